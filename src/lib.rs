@@ -1,0 +1,3 @@
+//! Comporta: an external rate-limit service for Envoy.
+pub mod limit;
+pub mod policy;

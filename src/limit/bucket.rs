@@ -1,0 +1,97 @@
+use super::{Algorithm, FixedWindow, Limit, Micros, Now, TokenBucket};
+
+/// What a request does to a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hits {
+    /// Takes so many, at least 1, if they are free.
+    Take(u64),
+    /// Takes nothing, and passes if one could be taken.
+    Look,
+    /// Puts so many back, and always passes.
+    GiveBack(u64),
+}
+
+impl Hits {
+    /// How many must be free for this to pass.
+    const fn needed(self) -> u64 {
+        match self {
+            Self::Take(hits) => hits,
+            Self::Look => 1,
+            Self::GiveBack(_) => 0,
+        }
+    }
+}
+
+/// The state of one limit for one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bucket {
+    Token(TokenBucket),
+    Window(FixedWindow),
+}
+
+impl Bucket {
+    /// The bucket of a key that has used nothing of `limit`.
+    #[must_use]
+    pub fn unused(limit: &Limit, now: Now) -> Self {
+        match limit.algorithm() {
+            Algorithm::TokenBucket => Self::Token(TokenBucket::full(now.monotonic)),
+            Algorithm::FixedWindow => {
+                let mut window = FixedWindow::UNUSED;
+                window.settle(limit, now.utc);
+                Self::Window(window)
+            }
+        }
+    }
+
+    /// Brings the bucket to the present.
+    pub fn settle(&mut self, limit: &Limit, now: Now) {
+        match self {
+            Self::Token(bucket) => bucket.settle(limit, now.monotonic),
+            Self::Window(window) => window.settle(limit, now.utc),
+        }
+    }
+
+    /// Does what `hits` says, if it can be done, and tells whether it passes. With `overdraft`, hits that are not
+    /// free do not pass and are taken all the same. The bucket must be settled.
+    pub fn apply(&mut self, limit: &Limit, hits: Hits, overdraft: bool) -> bool {
+        let passes = hits.needed() <= self.free(limit);
+        match (self, hits) {
+            (Self::Token(bucket), Hits::Take(n)) if passes => bucket.take(n),
+            (Self::Window(window), Hits::Take(n)) if passes => window.take(n),
+            (Self::Token(bucket), Hits::Take(n)) if overdraft => bucket.overdraw(limit, n),
+            (Self::Window(window), Hits::Take(n)) if overdraft => window.overdraw(limit, n),
+            (Self::Token(bucket), Hits::GiveBack(n)) => bucket.give_back(n),
+            (Self::Window(window), Hits::GiveBack(n)) => window.give_back(n),
+            (_, Hits::Take(_) | Hits::Look) => {}
+        }
+        passes
+    }
+
+    /// Whole hits that can be taken now, 0 to the capacity.
+    #[must_use]
+    pub fn free(&self, limit: &Limit) -> u64 {
+        match self {
+            Self::Token(bucket) => bucket.free(limit),
+            Self::Window(window) => window.free(limit),
+        }
+    }
+
+    /// How long until nothing is used any more.
+    #[must_use]
+    pub fn until_full(&self, limit: &Limit, now: Now) -> Micros {
+        match self {
+            Self::Token(bucket) => bucket.wait(limit, u64::from(limit.capacity())),
+            Self::Window(window) => window.ends() - now.utc,
+        }
+    }
+
+    /// How long until `hits` pass that do not pass now. Hits above the capacity never pass; for them it is the time
+    /// until the bucket is full.
+    #[must_use]
+    pub fn until_free(&self, limit: &Limit, hits: Hits, now: Now) -> Micros {
+        match self {
+            Self::Token(bucket) if hits.needed() <= u64::from(limit.capacity()) => bucket.wait(limit, hits.needed()),
+            _ => self.until_full(limit, now),
+        }
+    }
+}

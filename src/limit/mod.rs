@@ -1,0 +1,181 @@
+//! The arithmetic of limits: pure, in whole numbers, with the time as an argument.
+//!
+//! A [`Limit`] says how much is allowed; a [`Bucket`] remembers how much of one limit one key has used.
+
+mod bucket;
+mod fixed_window;
+mod time;
+mod token_bucket;
+mod unit;
+
+pub use bucket::{Bucket, Hits};
+pub use fixed_window::FixedWindow;
+pub use time::{Micros, Now};
+pub use token_bucket::TokenBucket;
+pub use unit::{Unit, UnknownUnit};
+
+/// How a limit counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Tokens flow back evenly: see [`TokenBucket`].
+    #[default]
+    TokenBucket,
+    /// The whole amount comes back when a window that is aligned to the epoch ends: see [`FixedWindow`].
+    FixedWindow,
+}
+
+impl Algorithm {
+    /// The name of the algorithm as policies write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::FixedWindow => "fixed_window",
+        }
+    }
+}
+
+/// `amount` requests per *period*, where the period is `multiplier` units: 10 per 5 minutes.
+///
+/// A limit that cannot be computed with cannot be built: the period is between one second and ten years, and the
+/// capacity is at least one unless the amount is zero. A limit with the amount 0 refuses everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    amount: u32,
+    multiplier: u32,
+    capacity: u32,
+    unit: Unit,
+    algorithm: Algorithm,
+}
+
+/// Why a [`Limit`] cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    #[error("unit_multiplier is 0: give at least 1")]
+    NoPeriod,
+    #[error("the limit's period is longer than ten years: lower unit_multiplier or take a shorter unit")]
+    PeriodTooLong,
+    #[error("burst is 0: give at least 1, or requests_per_unit: 0 to block everything")]
+    NoBurst,
+    #[error("a limit of 0 requests blocks everything and takes no burst: remove burst")]
+    BurstOfNothing,
+    #[error("burst belongs to algorithm: token_bucket; a fixed_window has none: remove burst or set the algorithm")]
+    BurstOfWindow,
+}
+
+impl Limit {
+    /// The longest period of a limit, in seconds: ten years.
+    pub const LONGEST_PERIOD: u64 = 10 * Unit::Year.seconds();
+
+    /// A limit of `amount` per `multiplier` units. `burst` is the capacity of a token bucket, by default the amount.
+    ///
+    /// # Errors
+    ///
+    /// A [`LimitError`] that says what to change.
+    pub fn new(
+        amount: u32,
+        unit: Unit,
+        multiplier: u32,
+        burst: Option<u32>,
+        algorithm: Algorithm,
+    ) -> Result<Self, LimitError> {
+        match burst {
+            Some(0) if amount > 0 => return Err(LimitError::NoBurst),
+            Some(_) if amount == 0 => return Err(LimitError::BurstOfNothing),
+            Some(_) if algorithm == Algorithm::FixedWindow => return Err(LimitError::BurstOfWindow),
+            _ => {}
+        }
+        if multiplier == 0 {
+            return Err(LimitError::NoPeriod);
+        }
+        if unit.seconds() * u64::from(multiplier) > Self::LONGEST_PERIOD {
+            return Err(LimitError::PeriodTooLong);
+        }
+        let capacity = burst.unwrap_or(amount);
+        Ok(Self { amount, multiplier, capacity, unit, algorithm })
+    }
+
+    /// A token bucket of `amount` per `unit`: what a request that brings its own limit gets. It cannot fail.
+    #[must_use]
+    pub const fn per(amount: u32, unit: Unit, algorithm: Algorithm) -> Self {
+        Self { amount, multiplier: 1, capacity: amount, unit, algorithm }
+    }
+
+    /// Requests per period, 0 to 2³²−1.
+    #[must_use]
+    pub const fn amount(&self) -> u32 {
+        self.amount
+    }
+
+    #[must_use]
+    pub const fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// How many units make the period, at least 1.
+    #[must_use]
+    pub const fn multiplier(&self) -> u32 {
+        self.multiplier
+    }
+
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The most hits that can be taken at one instant: a token bucket's burst, a fixed window's amount.
+    #[must_use]
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The length of the period.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        Micros(self.tick() * 1_000_000)
+    }
+
+    /// A millionth of the period, in microseconds: the time in which `amount` millionths of a token flow back.
+    /// As many as the period has seconds, 1 to 315,360,000.
+    #[must_use]
+    pub const fn tick(&self) -> u64 {
+        self.unit.seconds() * self.multiplier as u64
+    }
+
+    /// Whether all numbers of a token bucket of this limit stay below 2⁵³, which is what a script in Redis can count
+    /// with exactly.
+    #[must_use]
+    pub const fn is_exact_in_store(&self) -> bool {
+        matches!(self.algorithm, Algorithm::FixedWindow) || self.amount as u64 * self.tick() < 1 << 53
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_cannot_be_computed_with_cannot_be_built() {
+        let token =
+            |amount, unit, multiplier, burst| Limit::new(amount, unit, multiplier, burst, Algorithm::TokenBucket);
+        assert_eq!(token(1, Unit::Day, 0, None), Err(LimitError::NoPeriod));
+        assert_eq!(token(1, Unit::Year, 11, None), Err(LimitError::PeriodTooLong));
+        assert_eq!(token(1, Unit::Year, u32::MAX, None), Err(LimitError::PeriodTooLong));
+        assert_eq!(token(1, Unit::Day, 1, Some(0)), Err(LimitError::NoBurst));
+        assert_eq!(token(0, Unit::Day, 1, Some(5)), Err(LimitError::BurstOfNothing));
+        let window = Limit::new(1, Unit::Day, 1, Some(1), Algorithm::FixedWindow);
+        assert_eq!(window, Err(LimitError::BurstOfWindow));
+        assert_eq!(
+            token(10, Unit::Minute, 5, Some(3)).map(|limit| (limit.period(), limit.capacity())),
+            Ok((Micros(300_000_000), 3))
+        );
+    }
+
+    #[test]
+    fn what_redis_cannot_count_exactly_is_known() {
+        assert!(Limit::per(u32::MAX, Unit::Week, Algorithm::TokenBucket).is_exact_in_store());
+        assert!(!Limit::per(u32::MAX, Unit::Month, Algorithm::TokenBucket).is_exact_in_store());
+        assert!(Limit::per(u32::MAX, Unit::Year, Algorithm::FixedWindow).is_exact_in_store());
+        assert!(Limit::per(285_616_414, Unit::Year, Algorithm::TokenBucket).is_exact_in_store());
+    }
+}

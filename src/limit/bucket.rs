@@ -67,6 +67,15 @@ impl Bucket {
         passes
     }
 
+    /// Whether the bucket is as if it had never been touched.
+    #[must_use]
+    pub const fn is_unused(&self) -> bool {
+        match self {
+            Self::Token(bucket) => bucket.is_full(),
+            Self::Window(window) => window.is_unused(),
+        }
+    }
+
     /// Whole hits that can be taken now, 0 to the capacity.
     #[must_use]
     pub fn free(&self, limit: &Limit) -> u64 {

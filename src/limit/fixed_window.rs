@@ -27,6 +27,11 @@ impl FixedWindow {
         }
     }
 
+    #[must_use]
+    pub const fn is_unused(&self) -> bool {
+        self.used == 0
+    }
+
     /// Hits that can be taken in this window, 0 to the amount.
     #[must_use]
     pub fn free(&self, limit: &Limit) -> u64 {

@@ -4,6 +4,8 @@
 
 mod bucket;
 mod fixed_window;
+#[cfg(test)]
+mod tests;
 mod time;
 mod token_bucket;
 mod unit;
@@ -64,8 +66,8 @@ pub enum LimitError {
 }
 
 impl Limit {
-    /// The longest period of a limit, in seconds: ten years.
-    pub const LONGEST_PERIOD: u64 = 10 * Unit::Year.seconds();
+    /// The longest period of a limit, and the longest wait for one: ten years.
+    pub const LONGEST_PERIOD: Micros = Micros::from_seconds(10 * Unit::Year.seconds());
 
     /// A limit of `amount` per `multiplier` units. `burst` is the capacity of a token bucket, by default the amount.
     ///
@@ -88,11 +90,11 @@ impl Limit {
         if multiplier == 0 {
             return Err(LimitError::NoPeriod);
         }
-        if unit.seconds() * u64::from(multiplier) > Self::LONGEST_PERIOD {
+        let limit = Self { amount, multiplier, capacity: burst.unwrap_or(amount), unit, algorithm };
+        if limit.tick() > Self::LONGEST_PERIOD.seconds_rounded_up() {
             return Err(LimitError::PeriodTooLong);
         }
-        let capacity = burst.unwrap_or(amount);
-        Ok(Self { amount, multiplier, capacity, unit, algorithm })
+        Ok(limit)
     }
 
     /// A token bucket of `amount` per `unit`: what a request that brings its own limit gets. It cannot fail.
@@ -147,35 +149,5 @@ impl Limit {
     #[must_use]
     pub const fn is_exact_in_store(&self) -> bool {
         matches!(self.algorithm, Algorithm::FixedWindow) || self.amount as u64 * self.tick() < 1 << 53
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_that_cannot_be_computed_with_cannot_be_built() {
-        let token =
-            |amount, unit, multiplier, burst| Limit::new(amount, unit, multiplier, burst, Algorithm::TokenBucket);
-        assert_eq!(token(1, Unit::Day, 0, None), Err(LimitError::NoPeriod));
-        assert_eq!(token(1, Unit::Year, 11, None), Err(LimitError::PeriodTooLong));
-        assert_eq!(token(1, Unit::Year, u32::MAX, None), Err(LimitError::PeriodTooLong));
-        assert_eq!(token(1, Unit::Day, 1, Some(0)), Err(LimitError::NoBurst));
-        assert_eq!(token(0, Unit::Day, 1, Some(5)), Err(LimitError::BurstOfNothing));
-        let window = Limit::new(1, Unit::Day, 1, Some(1), Algorithm::FixedWindow);
-        assert_eq!(window, Err(LimitError::BurstOfWindow));
-        assert_eq!(
-            token(10, Unit::Minute, 5, Some(3)).map(|limit| (limit.period(), limit.capacity())),
-            Ok((Micros(300_000_000), 3))
-        );
-    }
-
-    #[test]
-    fn what_redis_cannot_count_exactly_is_known() {
-        assert!(Limit::per(u32::MAX, Unit::Week, Algorithm::TokenBucket).is_exact_in_store());
-        assert!(!Limit::per(u32::MAX, Unit::Month, Algorithm::TokenBucket).is_exact_in_store());
-        assert!(Limit::per(u32::MAX, Unit::Year, Algorithm::FixedWindow).is_exact_in_store());
-        assert!(Limit::per(285_616_414, Unit::Year, Algorithm::TokenBucket).is_exact_in_store());
     }
 }

@@ -29,6 +29,11 @@ impl TokenBucket {
         Self { used: 0, at: now, carry: 0 }
     }
 
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.used == 0
+    }
+
     /// Lets the tokens flow back that belong to the time until `now`. A time before the last one changes nothing:
     /// of two readers of one clock the later one may come first.
     pub fn settle(&mut self, limit: &Limit, now: Micros) {
@@ -78,8 +83,8 @@ impl TokenBucket {
         }
     }
 
-    /// How long after the last [`settle`](Self::settle) `hits` tokens, at most the burst, are free: 0 if they are now.
-    /// With a limit of 0 they never are, and the answer is one period.
+    /// How long after the last [`settle`](Self::settle) `hits` tokens, at most the burst, are free: 0 if they are now,
+    /// and ten years at most. With a limit of 0 they never are, and the answer is one period.
     #[must_use]
     pub fn wait(&self, limit: &Limit, hits: u64) -> Micros {
         let usable = u64::from(limit.capacity()).saturating_sub(hits) * TOKEN;
@@ -93,10 +98,13 @@ impl TokenBucket {
         }
         // The first t at which amount · t + carry >= missing · tick. The product nearly always fits 64 bits, in which
         // the division is many times faster.
-        Micros(match missing.checked_mul(tick) {
+        let wait = match missing.checked_mul(tick) {
             Some(product) => (product - carry).div_ceil(amount),
-            None => u64::try_from((u128::from(missing) * u128::from(tick) - u128::from(carry)).div_ceil(amount.into()))
-                .unwrap_or(u64::MAX),
-        })
+            None => {
+                let product = u128::from(missing) * u128::from(tick);
+                u64::try_from((product - u128::from(carry)).div_ceil(amount.into())).unwrap_or(u64::MAX)
+            }
+        };
+        Micros(wait).min(Limit::LONGEST_PERIOD)
     }
 }

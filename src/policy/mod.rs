@@ -1,5 +1,113 @@
 //! Policies: which limits there are and which of them a request's descriptors find.
+//!
+//! The way of a policy: [`source`] finds and reads the files, [`yaml`] makes nodes of a text, [`file`](mod@file) reads
+//! what a file says, [`compile`](mod@compile) makes one [`Policy`] of all files, [`matcher`] answers requests. None of
+//! them stops at the first [`Fault`]: an author learns of all at once.
 
+mod compile;
+mod excerpt;
+mod fault;
+mod file;
+mod known;
+mod limits;
+mod lookup;
+mod matcher;
+mod metadata;
+mod number;
+mod pattern;
+mod reader;
 mod rule;
+mod source;
+mod yaml;
 
-pub use rule::{Defaults, Domain, FailureMode, Match, PathPart, Policy, Quota, Rule, RuleLimit, Scope};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use fault::{Fault, Faults};
+pub use matcher::{Domain, Match, PathPart};
+pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};
+
+use fault::{FaultSink, Place, Source};
+use reader::Reader;
+
+/// All policy files, compiled. It never changes: a reload makes a new one.
+#[derive(Debug, Default)]
+pub struct Policy {
+    domains: HashMap<Box<[u8]>, Domain>,
+    files: Box<[Arc<str>]>,
+    rule_count: usize,
+}
+
+/// A policy without faults.
+#[derive(Debug)]
+pub struct Loaded {
+    pub policy: Policy,
+    /// What is correct and still worth a second look, in the order of its places.
+    pub notes: Vec<Fault>,
+}
+
+/// Loads the policy file at `path`, or all `.yaml` and `.yml` files in the directory at `path` and below it.
+///
+/// # Errors
+///
+/// All faults of all files.
+pub fn load(path: &Path, defaults: &Defaults) -> Result<Loaded, Faults> {
+    load_sources(&source::read_sources(path), *defaults)
+}
+
+/// Loads policies that are in memory, a name and a text each, as [`load`] would load such files.
+///
+/// # Errors
+///
+/// All faults of all texts.
+pub fn load_texts(texts: &[(&str, &str)], defaults: &Defaults) -> Result<Loaded, Faults> {
+    let sources: Vec<Source> =
+        texts.iter().map(|(name, text)| Source { name: (*name).into(), text: (*text).into(), problem: None }).collect();
+    load_sources(&sources, *defaults)
+}
+
+fn load_sources(sources: &[Source], defaults: Defaults) -> Result<Loaded, Faults> {
+    let mut sink = FaultSink::new(sources);
+    let (mut files, mut are_complete) = (Vec::with_capacity(sources.len()), true);
+    for (source, file) in sources.iter().zip(0_u32..) {
+        let spec = if let Some((position, problem)) = &source.problem {
+            sink.fault(Place { file, position: *position }, format_args!("{problem}"));
+            None
+        } else {
+            let mut reader = Reader { file, defaults, sink: &mut sink };
+            yaml::compose(&source.text, &mut reader).map(|root| file::read_file(&mut reader, &root))
+        };
+        are_complete &= spec.as_ref().is_some_and(|spec| spec.domain.is_some());
+        files.extend(spec);
+    }
+    let compiled = compile::compile(files, are_complete, &mut sink);
+    let notes = sink.finish()?;
+    let files = sources.iter().map(|source| Arc::clone(&source.name)).collect();
+    Ok(Loaded { policy: Policy { domains: compiled.domains, files, rule_count: compiled.rule_count }, notes })
+}
+
+impl Policy {
+    /// The domain of this name.
+    #[must_use]
+    pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
+        self.domains.get(name)
+    }
+
+    /// The paths of the files that it was loaded from, in order.
+    #[must_use]
+    pub fn files(&self) -> &[Arc<str>] {
+        &self.files
+    }
+
+    #[must_use]
+    pub fn domain_count(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// How many descriptors its files have, at all levels.
+    #[must_use]
+    pub const fn rule_count(&self) -> usize {
+        self.rule_count
+    }
+}

@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::limit::{Algorithm, Limit};
@@ -10,24 +9,28 @@ pub struct Defaults {
     pub overdraft: bool,
 }
 
-/// All policy files, compiled. It never changes: a reload makes a new one.
-#[derive(Debug, Default)]
-pub struct Policy {
-    domains: HashMap<Box<[u8]>, Domain>,
-}
-
-/// The rules of one domain, from all its files.
-#[derive(Debug)]
-pub struct Domain {
-    name: Box<str>,
-}
-
 /// A node of the policy tree that carries limits, or leads to nodes that do.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the policy language")]
 pub struct Rule {
+    /// Its limits are counted and never enforced.
     pub shadow_mode: bool,
+    /// A request is refused for its quota-mode rules only if all of them refuse.
     pub quota_mode: bool,
+    /// Metrics of this rule name the whole way to it, with the request's values.
+    pub detailed_metric: bool,
+    /// Metrics of this rule name the request's value of its key.
+    pub value_to_metric: bool,
+    /// Whatever else the author says of the rule. `None` is shorter than an empty map.
+    pub metadata: Option<Box<Metadata>>,
+    /// The file in which the rule stands, by its path as it was found.
+    pub file: Arc<str>,
+    /// The line of that file, from 1, in which the rule begins.
+    pub line: u32,
 }
+
+/// The `metadata` of a rule.
+pub type Metadata = serde_json::Map<String, serde_json::Value>;
 
 /// One limit of a rule.
 #[derive(Debug)]
@@ -53,58 +56,22 @@ pub enum Quota {
 /// What a limit does while the store cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureMode {
+    /// A bucket of this replica's own stands in.
     Local,
+    /// Everything passes.
     Open,
+    /// Everything is refused.
     Closed,
+    /// The request is answered with an error, and Envoy decides.
     Unavailable,
 }
 
 /// Who shares a limit's buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
+    /// All replicas.
     #[default]
     Global,
+    /// Nobody: each replica has its own.
     Replica,
-}
-
-/// One step of the way from a domain to a rule, as it counts for a bucket's identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathPart<'a> {
-    pub key: &'a [u8],
-    /// The request's value, or the rule's pattern where all its values share one bucket.
-    pub value: &'a [u8],
-    pub is_shared: bool,
-}
-
-/// The rule at a request descriptor's last entry, and the limits it has for this descriptor.
-#[derive(Clone, Copy, Debug)]
-pub struct Match<'p> {
-    pub rule: &'p Rule,
-    pub limits: &'p [RuleLimit],
-}
-
-impl Policy {
-    /// The domain of this name.
-    #[must_use]
-    pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
-        self.domains.get(name)
-    }
-}
-
-impl Domain {
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Follows a request descriptor's entries, (key, value) each, from the root and calls `visit` for each step taken.
-    /// `None` when an entry finds no rule, or the last rule has no limit.
-    pub fn find<'p, 'r>(
-        &'p self,
-        entries: impl Iterator<Item = (&'r [u8], &'r [u8])>,
-        mut visit: impl FnMut(PathPart<'_>),
-    ) -> Option<Match<'p>> {
-        let _ = (entries, &mut visit);
-        None
-    }
 }

@@ -1,0 +1,133 @@
+//! Which rule a request's descriptor finds.
+
+use std::sync::Arc;
+
+use super::lookup::Lookup;
+use super::pattern::Pattern;
+use super::rule::{Rule, RuleLimit};
+
+/// The rules of one domain, from all its files.
+#[derive(Debug)]
+pub struct Domain {
+    name: Box<str>,
+    rules: Rules,
+}
+
+/// One step of the way from a domain to a rule, as it counts for a bucket's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathPart<'a> {
+    pub key: &'a [u8],
+    /// The request's value, or the rule's pattern where all its values share one bucket.
+    pub value: &'a [u8],
+    pub is_shared: bool,
+}
+
+/// The rule at a request descriptor's last entry, and the limits it has for this descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Match<'p> {
+    pub rule: &'p Rule,
+    /// At least one.
+    pub limits: &'p [RuleLimit],
+}
+
+/// The rules of one level of the tree.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) by_key: Lookup<Siblings>,
+}
+
+/// The rules of one level for one key.
+#[derive(Debug)]
+pub(super) struct Siblings {
+    pub(super) exact: Lookup<RuleNode>,
+    /// In the order of the files.
+    pub(super) wildcards: Box<[Wildcard]>,
+    pub(super) any: Option<Box<RuleNode>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Wildcard {
+    pub(super) pattern: Pattern,
+    /// All values that match share one bucket.
+    pub(super) is_shared: bool,
+    pub(super) node: RuleNode,
+}
+
+#[derive(Debug)]
+pub(super) struct RuleNode {
+    pub(super) rule: Rule,
+    /// Shared with all that have the same plan.
+    pub(super) limits: Option<Arc<[RuleLimit]>>,
+    pub(super) tenants: Option<Box<Tenants>>,
+    /// For the next entry of the descriptor.
+    pub(super) rules: Option<Box<Rules>>,
+}
+
+/// Values of a rule that have limits of their own.
+#[derive(Debug)]
+pub(super) struct Tenants {
+    pub(super) exact: Lookup<Arc<[RuleLimit]>>,
+    /// In the order of the file.
+    pub(super) wildcards: Box<[(Pattern, Arc<[RuleLimit]>)]>,
+}
+
+impl Domain {
+    pub(super) const fn new(name: Box<str>, rules: Rules) -> Self {
+        Self { name, rules }
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Follows a request descriptor's entries, (key, value) each, from the root and calls `visit` for each step taken.
+    /// `None` when an entry finds no rule, or the last rule has no limit; `visit` may have been called even so.
+    ///
+    /// At each level the rule with exactly this value goes first, then the first wildcard in the order of the files,
+    /// then the rule without a value. A way once chosen is never left again. Nothing is allocated.
+    pub fn find<'p, 'r>(
+        &'p self,
+        entries: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+        mut visit: impl FnMut(PathPart<'_>),
+    ) -> Option<Match<'p>> {
+        let mut rules = Some(&self.rules);
+        let mut last = None;
+        for (key, value) in entries {
+            let (node, shared_pattern) = rules?.by_key.get(key)?.find(value)?;
+            visit(PathPart { key, value: shared_pattern.unwrap_or(value), is_shared: shared_pattern.is_some() });
+            rules = node.rules.as_deref();
+            last = Some((node, value));
+        }
+        let (node, value) = last?;
+        Some(Match { rule: &node.rule, limits: node.limits_for(value)? })
+    }
+}
+
+impl Siblings {
+    /// The rule for this value, and its pattern if all values of the rule share one bucket.
+    fn find(&self, value: &[u8]) -> Option<(&RuleNode, Option<&[u8]>)> {
+        if let Some(node) = self.exact.get(value) {
+            return Some((node, None));
+        }
+        if let Some(wildcard) = self.wildcards.iter().find(|wildcard| wildcard.pattern.matches(value)) {
+            return Some((&wildcard.node, wildcard.is_shared.then(|| wildcard.pattern.text())));
+        }
+        self.any.as_deref().map(|node| (node, None))
+    }
+}
+
+impl RuleNode {
+    fn limits_for(&self, value: &[u8]) -> Option<&[RuleLimit]> {
+        let of_tenant = self.tenants.as_ref().and_then(|tenants| tenants.find(value));
+        of_tenant.or(self.limits.as_deref())
+    }
+}
+
+impl Tenants {
+    fn find(&self, value: &[u8]) -> Option<&[RuleLimit]> {
+        let by_wildcard =
+            || self.wildcards.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, limits)| limits);
+        self.exact.get(value).or_else(by_wildcard).map(|limits| &**limits)
+    }
+}

@@ -1,0 +1,151 @@
+//! Finds and reads the files of a policy.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::fault::{Position, Source};
+
+/// The largest policy file, in bytes.
+const LARGEST_FILE: u64 = 64 << 20;
+
+/// Reads the file at `path`, or all policies in the directory at `path` and below, in byte order of their paths.
+///
+/// In a directory a policy is what ends in `.yaml` or `.yml`; what begins with a dot is skipped. Links are followed, and
+/// a file that is found by several paths is read by the first of them: a mounted Kubernetes `ConfigMap` shows each file
+/// twice. What cannot be read is a source with a problem, so there is always at least one source.
+pub(super) fn read_sources(path: &Path) -> Vec<Source> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => read_directory(path),
+        Ok(_) => vec![read_file(path)],
+        Err(error) => vec![unreadable(path, &error)],
+    }
+}
+
+fn read_directory(root: &Path) -> Vec<Source> {
+    let (files, mut sources) = find_files(root);
+    if files.is_empty() && sources.is_empty() {
+        let problem = "no policy in this directory: put a file into it whose name ends in .yaml or .yml";
+        return vec![with_problem(root, problem.to_owned())];
+    }
+    let mut seen = HashSet::new();
+    for file in files {
+        let is_new = fs::canonicalize(&file).map_or(true, |real| seen.insert(real));
+        if is_new {
+            sources.push(read_file(&file));
+        }
+    }
+    sources
+}
+
+/// The policies in a directory and below, in order, and what could not be looked into.
+fn find_files(root: &Path) -> (Vec<PathBuf>, Vec<Source>) {
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        // Links can make a directory lie inside itself.
+        let is_new = fs::canonicalize(&directory).map_or(true, |real| seen.insert(real));
+        if !is_new {
+            continue;
+        }
+        match visible_entries(&directory) {
+            Ok(paths) => {
+                // The last is taken first, so that the first of several paths to one directory is the one that counts.
+                for path in paths.into_iter().rev() {
+                    match fs::metadata(&path) {
+                        Ok(metadata) if metadata.is_dir() => directories.push(path),
+                        Ok(metadata) if metadata.is_file() && is_policy(&path) => files.push(path),
+                        Err(error) if is_policy(&path) => problems.push(unreadable(&path, &error)),
+                        _ => {}
+                    }
+                }
+            }
+            Err(error) => problems.push(unreadable(&directory, &error)),
+        }
+    }
+    files.sort_unstable_by(|one, other| bytes(one).cmp(bytes(other)));
+    (files, problems)
+}
+
+fn visible_entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort_unstable_by(|one, other| bytes(one).cmp(bytes(other)));
+    Ok(paths)
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+fn is_policy(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"))
+}
+
+fn read_file(path: &Path) -> Source {
+    let mut content = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut content));
+    match read {
+        Err(error) => unreadable(path, &error),
+        Ok(length) if length as u64 > LARGEST_FILE => {
+            let megabytes = LARGEST_FILE >> 20;
+            with_problem(path, format!("the file is larger than {megabytes} MiB: split it into several"))
+        }
+        Ok(_) => decode(path, content),
+    }
+}
+
+fn decode(path: &Path, content: Vec<u8>) -> Source {
+    match String::from_utf8(content) {
+        Ok(text) => Source { name: name(path), text: without_mark(text), problem: None },
+        Err(error) => {
+            let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+            let problem = (end_of(&valid), "this is not UTF-8: save the file as UTF-8".to_owned());
+            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            Source { name: name(path), text, problem: Some(problem) }
+        }
+    }
+}
+
+/// Without the byte order mark that some editors put first.
+fn without_mark(mut text: String) -> String {
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
+    text
+}
+
+/// The position after the last character.
+fn end_of(text: &str) -> Position {
+    let breaks = text.bytes().filter(|byte| *byte == b'\n').count()
+        + text.as_bytes().windows(2).filter(|pair| pair[0] == b'\r' && pair[1] != b'\n').count();
+    let last_line = text.rsplit(['\n', '\r']).next().unwrap_or_default();
+    let number = |from_zero: usize| u32::try_from(from_zero).unwrap_or(u32::MAX - 1) + 1;
+    Position { line: number(breaks), column: number(last_line.chars().count()) }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Source {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => "give the path of a policy file, or of a directory of them",
+        io::ErrorKind::PermissionDenied => "let the user that runs this read it",
+        _ => "make it readable, or give another path",
+    };
+    with_problem(path, format!("this cannot be read ({error}): {advice}"))
+}
+
+fn with_problem(path: &Path, problem: String) -> Source {
+    Source { name: name(path), text: String::new(), problem: Some((Position::WHOLE_FILE, problem)) }
+}
+
+fn name(path: &Path) -> std::sync::Arc<str> {
+    let mut name = String::new();
+    super::excerpt::push_visible(&path.to_string_lossy(), &mut name);
+    name.into()
+}

@@ -1,3 +1,24 @@
 //! Comporta: an external rate-limit service for Envoy.
+//!
+//! The house, from the bottom up; each module knows only those before it:
+//!
+//! * [`limit`]: the arithmetic of limits, pure;
+//! * [`clock`]: the one clock;
+//! * [`request`]: what Envoy asks;
+//! * [`policy`]: which limits there are, and which of them a request finds;
+//! * [`engine`]: the buckets, and the decision;
+//! * [`telemetry`]: log and metrics;
+//! * [`server`]: gRPC, HTTP and the operators' port;
+//! * [`settings`] and [`cli`]: what the process is told.
+//!
+//! `docs/architecture.md` follows a request through them and says why they are as they are.
+
+pub mod cli;
+pub mod clock;
+pub mod engine;
 pub mod limit;
 pub mod policy;
+pub mod request;
+pub mod server;
+pub mod settings;
+pub mod telemetry;

@@ -98,12 +98,11 @@ impl TokenBucket {
         }
         // The first t at which amount · t + carry >= missing · tick. The product nearly always fits 64 bits, in which
         // the division is many times faster.
-        let wait = match missing.checked_mul(tick) {
-            Some(product) => (product - carry).div_ceil(amount),
-            None => {
-                let product = u128::from(missing) * u128::from(tick);
-                u64::try_from((product - u128::from(carry)).div_ceil(amount.into())).unwrap_or(u64::MAX)
-            }
+        let wait = if let Some(product) = missing.checked_mul(tick) {
+            (product - carry).div_ceil(amount)
+        } else {
+            let product = u128::from(missing) * u128::from(tick);
+            u64::try_from((product - u128::from(carry)).div_ceil(amount.into())).unwrap_or(u64::MAX)
         };
         Micros(wait).min(Limit::LONGEST_PERIOD)
     }

@@ -1,0 +1,80 @@
+//! What a decision costs without any network: `cargo bench --bench decide`.
+//!
+//! The clock is read for each decision, as the server does. Memory is what the process grows by for a million buckets,
+//! everything counted, with the allocator that the server has.
+
+#![expect(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use bytes::Bytes;
+use comporta::clock::Clock;
+use comporta::engine::{Engine, EngineSettings};
+use comporta::policy::{Defaults, load_texts};
+use comporta::request::{Descriptor, Entry, RateLimitRequest};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const KEYS: usize = 1_000_000;
+
+fn engine() -> Engine {
+    let text = "domain: bench\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 4000000000, unit: minute}}]";
+    let policy = load_texts(&[("bench.yaml", text)], &Defaults::default()).expect("the policy is good").policy;
+    Engine::new(policy, EngineSettings { max_buckets: 2 * KEYS, shadow_mode: false, defaults: Defaults::default() })
+}
+
+fn request(value: Bytes) -> RateLimitRequest {
+    let entries = vec![Entry { key: "user".into(), value }];
+    RateLimitRequest {
+        domain: "bench".into(),
+        descriptors: vec![Descriptor { entries, ..Descriptor::default() }],
+        hits_addend: 0,
+    }
+}
+
+/// As many values as there are keys, in an order in which no two neighbours are near each other in memory.
+fn values() -> Vec<Bytes> {
+    let mut text = String::new();
+    for n in 0..KEYS {
+        // A step that has no factor in common with the number of keys visits each of them once.
+        write!(text, "user-{:07}", n * 611_953 % KEYS).expect("writing to a string works");
+    }
+    let text = Bytes::from(text);
+    (0..KEYS).map(|n| text.slice(n * 12..n * 12 + 12)).collect()
+}
+
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("the second number is resident") * 4096
+}
+
+fn decide(c: &mut Criterion) {
+    let clock = Clock::start();
+    let hot = engine();
+    let one = request("user-0000001".into());
+    c.bench_function("one descriptor, one limit, hot key", |b| b.iter(|| hot.decide(black_box(&one), clock.now())));
+
+    let values = values();
+    let cold = engine();
+    let before = resident_bytes();
+    let mut each = one.clone();
+    for value in &values {
+        each.descriptors[0].entries[0].value = value.clone();
+        cold.decide(&each, clock.now()).expect("the request is good");
+    }
+    let grown = resident_bytes() - before;
+    println!("{} buckets take {grown} bytes: {} bytes a bucket", cold.table().len(), grown / cold.table().len());
+    let mut next = values.iter().cycle();
+    c.bench_function("one descriptor, one limit, a million keys in turn", |b| {
+        b.iter(|| {
+            each.descriptors[0].entries[0].value = next.next().expect("a cycle does not end").clone();
+            cold.decide(black_box(&each), clock.now())
+        });
+    });
+}
+
+criterion_group!(benches, decide);
+criterion_main!(benches);

@@ -1,0 +1,51 @@
+//! The command line: one file a subcommand.
+
+mod check;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::policy::Policy;
+use crate::settings::ServeSettings;
+
+/// Rate limit service for Envoy: exact across replicas, local in latency.
+///
+/// Without a command it serves the policy in ./config.
+#[derive(Debug, Parser)]
+#[command(name = "comporta", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer Envoy's questions until told to stop
+    Serve(Box<ServeSettings>),
+    /// Check policy files and print every fault
+    ///
+    /// Exits with 0 when the policy could be served, and with 1 otherwise.
+    Check(check::CheckSettings),
+}
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn run() -> ExitCode {
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.len() < 2 {
+        arguments.push("serve".into());
+    }
+    match Cli::parse_from(arguments).command {
+        Command::Serve(settings) => serve::run(&settings),
+        Command::Check(settings) => check::run(&settings),
+    }
+}
+
+/// What a policy consists of, for one line of output.
+fn summary(policy: &Policy) -> String {
+    let counted = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
+    let (files, domains) = (counted(policy.files().len(), "file"), counted(policy.domain_count(), "domain"));
+    format!("{files}, {domains}, {}", counted(policy.rule_count(), "rule"))
+}

@@ -1,0 +1,44 @@
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tracing::{error, info};
+
+use super::summary;
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::server::{self, BoxError, Listeners};
+use crate::settings::ServeSettings;
+use crate::{policy, telemetry};
+
+pub(super) fn run(settings: &ServeSettings) -> ExitCode {
+    if let Err(error) = telemetry::log::init(&settings.log_level) {
+        eprintln!("error: {error}");
+        return ExitCode::from(2);
+    }
+    match serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
+    let clock = Arc::new(Clock::start());
+    let path = &settings.policy.path;
+    let loaded = policy::load(path, &settings.policy.defaults.defaults())
+        .map_err(|faults| format!("the policy in {} cannot be served\n{faults}", path.display()))?;
+    info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
+    let engine = Arc::new(Engine::new(loaded.policy, settings.engine()));
+
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = settings.threads {
+        runtime.worker_threads(threads.get());
+    }
+    runtime.enable_all().build()?.block_on(async {
+        let shutdown = server::signals()?;
+        let listeners = Listeners::bind(settings)?;
+        server::serve(listeners, engine, clock, settings.drain_timeout, shutdown).await
+    })
+}

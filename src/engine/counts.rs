@@ -1,0 +1,33 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only goes up.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the engine has decided since the process began.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Requests that passed.
+    pub ok: Count,
+    /// Requests that were refused.
+    pub over_limit: Count,
+    /// Requests for a domain that no policy file names; they pass.
+    pub unknown_domain: Count,
+    /// Limits in shadow mode that would have refused.
+    pub would_refuse_in_shadow: Count,
+    /// Limits in quota mode that were used up while another quota of the request was not.
+    pub would_refuse_in_quota: Count,
+    /// Requests that would have been refused if the whole service were not in shadow mode.
+    pub would_refuse_in_service_shadow: Count,
+}

@@ -1,0 +1,145 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::decision::{InvalidRequest, Status};
+use super::key::{BucketKey, KeyHasher};
+use crate::limit::{Hits, Limit};
+use crate::policy::{Defaults, Domain, PathPart, Quota, Rule};
+use crate::request::{Descriptor, RateLimitRequest};
+
+/// A request next to the policy: what has to be checked, and what is known already.
+#[derive(Debug)]
+pub(super) struct Question<'p> {
+    /// In the order of the descriptors.
+    pub(super) checks: SmallVec<[Check<'p>; 2]>,
+    /// One for each descriptor, as if it had no check.
+    pub(super) statuses: SmallVec<[Status; 4]>,
+    /// A quota without a limit is never used up.
+    pub(super) has_unlimited_quota: bool,
+}
+
+/// One limit that one descriptor of a request has to pass.
+#[derive(Debug)]
+pub(super) struct Check<'p> {
+    /// Index of the descriptor in the request.
+    pub(super) descriptor: usize,
+    pub(super) key: BucketKey,
+    pub(super) limit: Limit,
+    pub(super) name: Option<&'p Arc<str>>,
+    pub(super) hits: Hits,
+    pub(super) overdraft: bool,
+    pub(super) enforcement: Enforcement,
+}
+
+/// What a limit's refusal means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Enforcement {
+    /// It refuses the request.
+    Enforced,
+    /// It is only counted.
+    Shadow,
+    /// It refuses the request if all quotas of the request refuse.
+    Quota,
+}
+
+/// Makes sure that the message is one that Envoy sends.
+pub(super) fn validate(request: &RateLimitRequest) -> Result<(), InvalidRequest> {
+    if request.domain.is_empty() {
+        return Err(InvalidRequest::NoDomain);
+    }
+    if request.descriptors.is_empty() {
+        return Err(InvalidRequest::NoDescriptors);
+    }
+    for (index, descriptor) in request.descriptors.iter().enumerate() {
+        if let Some(limit) = descriptor.limit.filter(|limit| limit.known_unit().is_none()) {
+            return Err(InvalidRequest::UnknownUnit { descriptor: index, unit: limit.unit });
+        }
+    }
+    Ok(())
+}
+
+impl<'p> Question<'p> {
+    /// Finds the limits of each descriptor. `way_to_domain` has read the domain's name.
+    pub(super) fn new(
+        request: &RateLimitRequest,
+        domain: &'p Domain,
+        way_to_domain: &KeyHasher,
+        defaults: Defaults,
+    ) -> Self {
+        let mut question = Self {
+            checks: SmallVec::new(),
+            statuses: SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len()),
+            has_unlimited_quota: false,
+        };
+        let mut replaced = HashSet::new();
+        for (index, descriptor) in request.descriptors.iter().enumerate() {
+            let mut way = way_to_domain.clone();
+            let entries = descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value));
+            let hits = hits_of(descriptor, request.hits_addend);
+            if let Some(limit) = limit_of(descriptor, defaults) {
+                entries.for_each(|(key, value)| way.part(PathPart { key, value, is_shared: false }));
+                question.checks.push(Check {
+                    descriptor: index,
+                    key: way.bucket(&limit),
+                    limit,
+                    name: None,
+                    hits,
+                    overdraft: defaults.overdraft,
+                    enforcement: Enforcement::Enforced,
+                });
+                continue;
+            }
+            let Some(found) = domain.find(entries, |part| way.part(part)) else { continue };
+            let enforcement = enforcement_of(found.rule);
+            for rule_limit in found.limits {
+                replaced.extend(rule_limit.replaces.iter().map(|name| &**name));
+                let Quota::Limited(limit) = rule_limit.quota else {
+                    question.statuses[index] = Status::UNLIMITED;
+                    question.has_unlimited_quota |= enforcement == Enforcement::Quota;
+                    continue;
+                };
+                question.checks.push(Check {
+                    descriptor: index,
+                    key: way.bucket(&limit),
+                    limit,
+                    name: rule_limit.name.as_ref(),
+                    hits,
+                    overdraft: rule_limit.overdraft,
+                    enforcement,
+                });
+            }
+        }
+        if !replaced.is_empty() {
+            question.checks.retain(|check| !check.name.is_some_and(|name| replaced.contains(&**name)));
+        }
+        question
+    }
+}
+
+const fn enforcement_of(rule: &Rule) -> Enforcement {
+    if rule.shadow_mode {
+        Enforcement::Shadow
+    } else if rule.quota_mode {
+        Enforcement::Quota
+    } else {
+        Enforcement::Enforced
+    }
+}
+
+/// The limit that the request itself brings for a descriptor.
+fn limit_of(descriptor: &Descriptor, defaults: Defaults) -> Option<Limit> {
+    let limit = descriptor.limit?;
+    Some(Limit::per(limit.requests_per_unit, limit.known_unit()?, defaults.algorithm))
+}
+
+/// What a descriptor costs; `of_request` is the cost of those that do not say.
+fn hits_of(descriptor: &Descriptor, of_request: u32) -> Hits {
+    let hits = descriptor.hits_addend.unwrap_or_else(|| u64::from(of_request.max(1)));
+    match hits {
+        _ if descriptor.is_negative_hits => Hits::GiveBack(hits),
+        0 => Hits::Look,
+        _ => Hits::Take(hits),
+    }
+}

@@ -1,0 +1,182 @@
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use super::key::BucketKey;
+use crate::limit::{Bucket, Limit, Micros, Now};
+
+/// Buckets a shard holds when the table is as full as it may be. A shard is swept and its idlest bucket looked for
+/// under its lock; with so few buckets that takes a few microseconds. (And 1,400 ± 5 σ fit a table of 2,048 places.)
+const SHARD_BUCKETS: usize = 1_400;
+
+/// All buckets of this process, in shards with a lock each.
+///
+/// A bucket that is full again is the same as none, so idle ones are swept away; beyond the cap the bucket that has
+/// been idle longest in its shard goes.
+#[derive(Debug)]
+pub struct Table {
+    shards: Box<[Shard]>,
+    capacity: usize,
+    len: AtomicUsize,
+    evicted: AtomicU64,
+    /// The shard that the next sweep begins with.
+    next_sweep: AtomicUsize,
+}
+
+/// On a cache line of its own, so that the locks of two shards do not slow each other.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shard(Mutex<HashTable<Slot>>);
+
+/// A bucket and when it was used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    key: BucketKey,
+    bucket: Bucket,
+    touched: Micros,
+    /// When a token bucket is full again, if nobody touches it. (A window knows its end.)
+    full_at: Micros,
+}
+
+impl Slot {
+    pub(super) fn new(key: BucketKey, limit: &Limit, bucket: Bucket, now: Now) -> Self {
+        Self { key, bucket, touched: now.monotonic, full_at: now.monotonic + bucket.until_full(limit, now) }
+    }
+
+    pub(super) const fn bucket(&self) -> Bucket {
+        self.bucket
+    }
+
+    const fn hash(&self) -> u64 {
+        self.key.low
+    }
+
+    fn is_idle(&self, now: Now) -> bool {
+        match self.bucket {
+            Bucket::Token(_) => now.monotonic >= self.full_at,
+            Bucket::Window(window) => now.utc >= window.ends(),
+        }
+    }
+}
+
+impl Table {
+    /// A table of at most `capacity` buckets, at least 1.
+    pub(super) fn new(capacity: usize) -> Self {
+        let shards = capacity.div_ceil(SHARD_BUCKETS).max(1);
+        Self {
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            capacity: capacity.max(1),
+            len: AtomicUsize::new(0),
+            evicted: AtomicU64::new(0),
+            next_sweep: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many buckets there are.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// How many buckets had to go because there was no room.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// Locks the shards of these buckets, in the order of the shards, so that two requests never wait for each other.
+    pub(super) fn lock(&self, keys: impl Iterator<Item = BucketKey>) -> Locked<'_> {
+        let mut indices: SmallVec<[usize; 4]> = keys.map(|key| self.shard_of(key)).collect();
+        if indices.len() > 1 {
+            indices.sort_unstable();
+            indices.dedup();
+        }
+        let shards = indices.into_iter().map(|index| (index, self.shards[index].0.lock())).collect();
+        Locked { table: self, shards }
+    }
+
+    /// Removes idle buckets from a part of the table: at least one shard, and all in `parts` calls.
+    pub(super) fn sweep(&self, now: Now, parts: usize) {
+        let shards = self.shards.len();
+        let count = shards.div_ceil(parts.max(1));
+        let first = self.next_sweep.fetch_add(count, Ordering::Relaxed);
+        for index in first..first + count {
+            let mut slots = self.shards[index % shards].0.lock();
+            let before = slots.len();
+            slots.retain(|slot| !slot.is_idle(now));
+            self.len.fetch_sub(before - slots.len(), Ordering::Relaxed);
+            if slots.len() < slots.capacity() / 4 {
+                slots.shrink_to_fit(Slot::hash);
+            }
+        }
+    }
+
+    fn shard_of(&self, key: BucketKey) -> usize {
+        // The upper half of hash · shards is evenly spread below `shards`, without a division (Lemire, "Fast random
+        // integer generation in an interval", 2019).
+        #[expect(clippy::cast_possible_truncation, reason = "below the number of shards, which is a usize")]
+        {
+            ((u128::from(key.high) * self.shards.len() as u128) >> 64) as usize
+        }
+    }
+}
+
+/// The shards of one request's buckets, locked: what it reads stays true until it lets go.
+pub(super) struct Locked<'t> {
+    table: &'t Table,
+    /// By index, ascending.
+    shards: SmallVec<[(usize, MutexGuard<'t, HashTable<Slot>>); 4]>,
+}
+
+impl Locked<'_> {
+    pub(super) fn get(&mut self, key: BucketKey) -> Option<Slot> {
+        self.shard(key)?.find(key.low, |slot| slot.key == key).copied()
+    }
+
+    /// Puts a bucket in, in place of the one that was there.
+    pub(super) fn set(&mut self, new: Slot) {
+        let table = self.table;
+        let Some(slots) = self.shard(new.key) else { return };
+        if let Some(slot) = slots.find_mut(new.hash(), |slot| slot.key == new.key) {
+            *slot = new;
+            return;
+        }
+        if table.len.fetch_add(1, Ordering::Relaxed) >= table.capacity {
+            evict_idlest(table, slots);
+        }
+        slots.insert_unique(new.hash(), new, Slot::hash);
+    }
+
+    pub(super) fn remove(&mut self, key: BucketKey) {
+        let table = self.table;
+        let Some(slots) = self.shard(key) else { return };
+        if let Ok(entry) = slots.find_entry(key.low, |slot| slot.key == key) {
+            entry.remove();
+            table.len.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The shard of a key that was named when the shards were locked.
+    fn shard(&mut self, key: BucketKey) -> Option<&mut HashTable<Slot>> {
+        let position = match &self.shards[..] {
+            [_] => 0,
+            shards => {
+                let index = self.table.shard_of(key);
+                shards.binary_search_by_key(&index, |(index, _)| *index).ok()?
+            }
+        };
+        self.shards.get_mut(position).map(|(_, slots)| &mut **slots)
+    }
+}
+
+fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>) {
+    let Some(idlest) = slots.iter().min_by_key(|slot| slot.touched).map(|slot| slot.key) else { return };
+    if let Ok(entry) = slots.find_entry(idlest.low, |slot| slot.key == idlest) {
+        entry.remove();
+        table.len.fetch_sub(1, Ordering::Relaxed);
+        table.evicted.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,325 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::limit::Micros;
+use crate::request::{Descriptor, Entry, LimitOverride};
+
+const START: Now = Now { monotonic: Micros(1_000_000), utc: Micros(1_700_000_000_000_000) };
+
+fn settings() -> EngineSettings {
+    EngineSettings { max_buckets: 100_000, shadow_mode: false, defaults: Defaults::default() }
+}
+
+fn policy(text: &str) -> Policy {
+    crate::policy::load_texts(&[("policy.yaml", text)], &Defaults::default()).unwrap().policy
+}
+
+fn engine(text: &str) -> Engine {
+    Engine::new(policy(text), settings())
+}
+
+/// A descriptor from `key=value key=value`.
+fn descriptor(entries: &str) -> Descriptor {
+    let entry = |text: &str| {
+        let (key, value) = text.split_once('=').unwrap();
+        Entry { key: Bytes::copy_from_slice(key.as_bytes()), value: Bytes::copy_from_slice(value.as_bytes()) }
+    };
+    Descriptor { entries: entries.split(' ').map(entry).collect(), ..Descriptor::default() }
+}
+
+fn request(descriptors: &[Descriptor]) -> RateLimitRequest {
+    RateLimitRequest { domain: "d".into(), descriptors: descriptors.to_vec(), hits_addend: 0 }
+}
+
+fn costing(entries: &str, hits: u64) -> Descriptor {
+    Descriptor { hits_addend: Some(hits), ..descriptor(entries) }
+}
+
+fn giving_back(entries: &str, hits: u64) -> Descriptor {
+    Descriptor { is_negative_hits: true, ..costing(entries, hits) }
+}
+
+impl Engine {
+    fn ask(&self, descriptors: &[Descriptor]) -> Decision {
+        self.decide(&request(descriptors), START).unwrap()
+    }
+
+    fn passes(&self, descriptors: &[Descriptor]) -> bool {
+        self.ask(descriptors).code == Code::Ok
+    }
+
+    fn remaining(&self, entries: &str) -> u32 {
+        self.ask(&[costing(entries, 0)]).statuses[0].remaining
+    }
+}
+
+const WIDE_AND_NARROW: &str = "
+domain: d
+descriptors:
+  - {key: wide, rate_limit: {requests_per_unit: 10, unit: day}}
+  - {key: narrow, rate_limit: {requests_per_unit: 1, unit: day}}
+  - {key: debt, rate_limit: {requests_per_unit: 10, unit: day, overdraft: true}}
+  - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: day}}
+  - {key: quota, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: day}}
+  - {key: free, quota_mode: true, rate_limit: {unlimited: true}}
+  - {key: both, rate_limit: [{requests_per_unit: 5, unit: hour}, {requests_per_unit: 3, unit: day}]}
+  - {key: blocked, rate_limit: {requests_per_unit: 0, unit: minute, unit_multiplier: 5}}
+";
+
+#[test]
+fn a_refused_request_takes_nothing_and_gives_nothing_back() {
+    let engine = engine(WIDE_AND_NARROW);
+    assert!(engine.passes(&[costing("wide=a", 4), descriptor("narrow=a")]));
+    let refused = engine.ask(&[giving_back("wide=a", 3), costing("wide=b", 2), descriptor("narrow=a")]);
+    assert_eq!(refused.code, Code::OverLimit);
+    assert_eq!(
+        refused.statuses.iter().map(|status| status.code).collect::<Vec<_>>(),
+        [Code::Ok, Code::Ok, Code::OverLimit]
+    );
+    assert_eq!(refused.statuses[0].remaining, 6);
+    assert_eq!((engine.remaining("wide=a"), engine.remaining("wide=b")), (6, 10));
+}
+
+#[test]
+fn a_bucket_that_only_a_refused_request_named_is_not_kept() {
+    let engine = engine(WIDE_AND_NARROW);
+    assert!(engine.passes(&[descriptor("narrow=a")]));
+    for name in 0..100 {
+        assert!(!engine.passes(&[descriptor(&format!("wide={name}")), descriptor("narrow=a")]));
+    }
+    assert_eq!(engine.table().len(), 1);
+}
+
+#[test]
+fn an_overdraft_is_charged_even_if_another_limit_refuses() {
+    let engine = engine(WIDE_AND_NARROW);
+    assert!(engine.passes(&[descriptor("narrow=a"), costing("debt=a", 4)]));
+    assert!(!engine.passes(&[descriptor("narrow=a"), costing("debt=a", 4)]));
+    assert_eq!(engine.remaining("debt=a"), 2);
+    assert!(!engine.passes(&[costing("debt=a", 4)]));
+    assert_eq!(engine.remaining("debt=a"), 0);
+}
+
+#[test]
+fn one_bucket_named_twice_is_taken_twice_or_not_at_all() {
+    let engine = engine(WIDE_AND_NARROW);
+    assert!(!engine.passes(&[costing("wide=a", 6), costing("wide=a", 6)]));
+    assert_eq!(engine.remaining("wide=a"), 10);
+    assert!(engine.passes(&[costing("wide=a", 5), costing("wide=a", 5)]));
+    assert_eq!(engine.remaining("wide=a"), 0);
+}
+
+#[test]
+fn of_several_limits_the_status_shows_the_one_with_least_left_or_the_longest_wait() {
+    let engine = engine(WIDE_AND_NARROW);
+    let shown = |decision: &Decision| {
+        let status = &decision.statuses[0];
+        let limit = status.current_limit.clone().unwrap();
+        (status.code, limit.amount, status.remaining, status.seconds_until_reset.unwrap())
+    };
+    assert_eq!(shown(&engine.ask(&[descriptor("both=a")])), (Code::Ok, 3, 2, 28_800));
+    // Both refuse a cost of 4 of 5 (a fifth of an hour) and of 3 (never, so: until full).
+    assert!(engine.passes(&[costing("both=a", 1)]));
+    assert_eq!(shown(&engine.ask(&[costing("both=a", 4)])), (Code::OverLimit, 3, 0, 57_600));
+}
+
+#[test]
+fn zero_requests_refuse_for_one_period_and_keep_no_bucket() {
+    let engine = engine(WIDE_AND_NARROW);
+    let status = engine.ask(&[descriptor("blocked=a")]).statuses[0].clone();
+    assert_eq!((status.code, status.seconds_until_reset), (Code::OverLimit, Some(300)));
+    assert!(engine.passes(&[giving_back("blocked=a", 1)]));
+    assert_eq!(engine.table().len(), 0);
+}
+
+#[test]
+fn a_shadowed_limit_that_is_over_takes_nothing_and_is_counted() {
+    let engine = engine(WIDE_AND_NARROW);
+    for _ in 0..3 {
+        let decision = engine.ask(&[descriptor("shadow=a"), descriptor("wide=a")]);
+        assert_eq!((decision.code, decision.statuses[0].code), (Code::Ok, Code::Ok));
+    }
+    assert_eq!(engine.counts().would_refuse_in_shadow.get(), 2);
+    assert_eq!(engine.remaining("wide=a"), 7);
+}
+
+#[test]
+fn a_quota_refuses_when_all_quotas_are_used_up_and_one_without_limit_never_is() {
+    let engine = engine(WIDE_AND_NARROW);
+    assert!(engine.passes(&[descriptor("quota=a")]));
+    assert!(engine.passes(&[descriptor("quota=a"), descriptor("quota=b")]));
+    assert_eq!(engine.counts().would_refuse_in_quota.get(), 1);
+    assert!(!engine.passes(&[descriptor("quota=a"), descriptor("quota=b")]));
+    assert!(engine.passes(&[descriptor("quota=a"), descriptor("free=a")]));
+}
+
+#[test]
+fn in_service_shadow_mode_everything_passes_and_takes_what_it_can() {
+    let engine = Engine::new(policy(WIDE_AND_NARROW), EngineSettings { shadow_mode: true, ..settings() });
+    engine.ask(&[descriptor("narrow=a")]);
+    let decision = engine.ask(&[descriptor("narrow=a"), costing("wide=a", 3)]);
+    assert_eq!((decision.code, decision.statuses[0].code), (Code::Ok, Code::OverLimit));
+    assert_eq!(engine.remaining("wide=a"), 7);
+    assert_eq!(engine.counts().would_refuse_in_service_shadow.get(), 1);
+}
+
+#[test]
+fn what_is_no_request_takes_nothing() {
+    let engine = engine(WIDE_AND_NARROW);
+    let limit = Some(LimitOverride { requests_per_unit: 1, unit: 8 });
+    let unknown_unit = request(&[descriptor("wide=a"), Descriptor { limit, ..descriptor("k=v") }]);
+    assert_eq!(engine.decide(&unknown_unit, START), Err(InvalidRequest::UnknownUnit { descriptor: 1, unit: 8 }));
+    assert_eq!(engine.decide(&request(&[]), START), Err(InvalidRequest::NoDescriptors));
+    let nowhere = RateLimitRequest { domain: "".into(), ..request(&[descriptor("wide=a")]) };
+    assert_eq!(engine.decide(&nowhere, START), Err(InvalidRequest::NoDomain));
+    assert_eq!(engine.table().len(), 0);
+}
+
+#[test]
+fn a_new_policy_keeps_what_was_spent() {
+    let limit = |amount| {
+        policy(&format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{requests_per_unit: {amount}, unit: day}}}}]"))
+    };
+    let engine = Engine::new(limit(10), settings());
+    assert!(engine.passes(&[costing("k=a", 10)]));
+    engine.set_policy(limit(15));
+    assert_eq!(engine.remaining("k=a"), 5);
+}
+
+#[test]
+fn tasks_that_compete_for_one_bucket_get_exactly_what_is_in_it() {
+    let engine = engine("domain: d\ndescriptors: [{key: k, rate_limit: {requests_per_unit: 10000, unit: year}}]");
+    let admitted: usize = std::thread::scope(|scope| {
+        let task = || (0..500).filter(|_| engine.passes(&[descriptor("k=hot")])).count();
+        let tasks: Vec<_> = (0..64).map(|_| scope.spawn(task)).collect();
+        tasks.into_iter().map(|task| task.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 10_000);
+}
+
+#[test]
+fn all_or_nothing_under_contention_loses_no_token() {
+    // Each request wants one token of each of two buckets, in either order; one runs dry long before the other.
+    let engine = engine(
+        "domain: d\ndescriptors: [{key: a, rate_limit: {requests_per_unit: 50000, unit: year}},
+         {key: b, rate_limit: {requests_per_unit: 3000, unit: year}}]",
+    );
+    let admitted: usize = std::thread::scope(|scope| {
+        let tasks: Vec<_> = (0..32)
+            .map(|task| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let both = [descriptor("a=x"), descriptor("b=x")];
+                    let other_way = [descriptor("b=x"), descriptor("a=x")];
+                    (0..300).filter(|_| engine.passes(if task % 2 == 0 { &both } else { &other_way })).count()
+                })
+            })
+            .collect();
+        tasks.into_iter().map(|task| task.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 3_000);
+    assert_eq!((engine.remaining("a=x"), engine.remaining("b=x")), (47_000, 0));
+}
+
+proptest! {
+    #[test]
+    fn a_refused_request_leaves_every_bucket_as_it_was(
+        requests in prop::collection::vec(
+            prop::collection::vec((0..4_usize, 0..3_u8, 0..8_u64, prop::bool::weighted(0.15)), 1..6),
+            1..40,
+        ),
+    ) {
+        const KEYS: [&str; 4] = ["wide", "narrow", "both", "quota"];
+        let engine = engine(WIDE_AND_NARROW);
+        let state = |engine: &Engine| -> Vec<Decision> {
+            KEYS.iter().flat_map(|key| (0..3).map(move |value| format!("{key}={value}")))
+                .map(|entries| engine.ask(&[costing(&entries, 0)])).collect()
+        };
+        for descriptors in requests {
+            let descriptors: Vec<_> = descriptors
+                .into_iter()
+                .map(|(key, value, hits, gives_back)| {
+                    let entries = format!("{}={value}", KEYS[key]);
+                    if gives_back { giving_back(&entries, hits) } else { costing(&entries, hits) }
+                })
+                .collect();
+            let before = state(&engine);
+            if !engine.passes(&descriptors) {
+                prop_assert_eq!(state(&engine), before);
+            }
+        }
+    }
+}
+
+mod table {
+    use super::*;
+
+    fn at(seconds: u64) -> Now {
+        let passed = Micros::from_seconds(seconds);
+        Now { monotonic: START.monotonic + passed, utc: START.utc + passed }
+    }
+
+    const PER_MINUTE: &str = "
+domain: d
+descriptors:
+  - {key: token, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: window, rate_limit: {requests_per_unit: 10, unit: minute, algorithm: fixed_window}}
+";
+
+    fn take(engine: &Engine, entries: &str, hits: u64, now: Now) -> Code {
+        engine.decide(&request(&[costing(entries, hits)]), now).unwrap().code
+    }
+
+    #[test]
+    fn buckets_that_are_full_again_are_swept_and_others_stay() {
+        let engine = engine(PER_MINUTE);
+        for name in 0..50 {
+            take(&engine, &format!("token={name}"), 1, at(0));
+            take(&engine, &format!("window={name}"), 1, at(0));
+        }
+        take(&engine, "token=busy", 10, at(0));
+        assert_eq!(engine.table().len(), 101);
+        engine.sweep(at(5), 1);
+        assert_eq!(engine.table().len(), 101, "none is full after five seconds");
+        engine.sweep(at(59), 1);
+        assert_eq!(engine.table().len(), 1, "one hit is back after six, the window ended; ten need sixty");
+        engine.sweep(at(60), 1);
+        assert_eq!(engine.table().len(), 0);
+    }
+
+    #[test]
+    fn a_sweep_in_parts_reaches_every_shard() {
+        let engine = Engine::new(policy(PER_MINUTE), EngineSettings { max_buckets: 50_000, ..settings() });
+        for name in 0..5_000 {
+            take(&engine, &format!("token={name}"), 1, at(0));
+        }
+        for _ in 0..100 {
+            engine.sweep(at(60), 100);
+        }
+        assert_eq!(engine.table().len(), 0);
+    }
+
+    #[test]
+    fn the_cap_holds_whatever_keys_arrive() {
+        let engine = Engine::new(policy(PER_MINUTE), EngineSettings { max_buckets: 3_000, ..settings() });
+        for name in 0..20_000 {
+            take(&engine, &format!("token={name}"), 1, at(0));
+            assert!(engine.table().len() <= 3_000);
+        }
+        assert_eq!(engine.table().len(), 3_000);
+        assert_eq!(engine.table().evicted(), 17_000);
+    }
+
+    #[test]
+    fn the_bucket_that_is_idle_longest_goes_and_a_refused_one_is_not_idle() {
+        let engine = Engine::new(policy(PER_MINUTE), EngineSettings { max_buckets: 3, ..settings() });
+        take(&engine, "window=hammering", 10, at(0));
+        take(&engine, "token=old", 1, at(1));
+        take(&engine, "token=new", 1, at(2));
+        assert_eq!(take(&engine, "window=hammering", 1, at(3)), Code::OverLimit);
+        take(&engine, "token=newest", 1, at(4));
+        assert_eq!(take(&engine, "window=hammering", 1, at(5)), Code::OverLimit);
+        assert_eq!(take(&engine, "token=old", 10, at(5)), Code::Ok, "it was forgotten, so it is full");
+    }
+}

@@ -1,0 +1,79 @@
+//! Envoy's question, as this service reads it from the wire.
+//!
+//! These messages are `envoy.service.ratelimit.v3.RateLimitRequest` and the descriptors in it, with one difference:
+//! keys and values are bytes. Envoy puts raw header bytes into them. A string field would make the decoder refuse what
+//! is not UTF-8, Envoy would count that as a failure of the service and let the request pass, and one odd byte in a
+//! header would be a way around every limit. Bytes also need no copy: they are slices of the received buffer.
+
+use bytes::Bytes;
+
+use crate::limit::Unit;
+
+/// Whether a request may pass: `envoy.service.ratelimit.v3.RateLimitRequest`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RateLimitRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub domain: Bytes,
+    #[prost(message, repeated, tag = "2")]
+    pub descriptors: Vec<Descriptor>,
+    /// The cost of descriptors that name none themselves; 0 counts as 1.
+    #[prost(uint32, tag = "3")]
+    pub hits_addend: u32,
+}
+
+/// What the request is in one respect: `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Descriptor {
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<Entry>,
+    /// A limit that stands in for the policy's.
+    #[prost(message, optional, tag = "2")]
+    pub limit: Option<LimitOverride>,
+    /// The cost of this descriptor (a `google.protobuf.UInt64Value` on the wire); 0 looks without taking.
+    #[prost(message, optional, tag = "3")]
+    pub hits_addend: Option<u64>,
+    /// The hits are given back.
+    #[prost(bool, tag = "4")]
+    pub is_negative_hits: bool,
+}
+
+/// A key and its value, such as `tenant` and `acme`; raw bytes both.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Entry {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
+}
+
+/// `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride`.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LimitOverride {
+    #[prost(uint32, tag = "1")]
+    pub requests_per_unit: u32,
+    /// A number of `envoy.type.v3.RateLimitUnit`.
+    #[prost(int32, tag = "2")]
+    pub unit: i32,
+}
+
+impl LimitOverride {
+    /// The unit, if Envoy's number for it is known.
+    #[must_use]
+    pub fn known_unit(&self) -> Option<Unit> {
+        Unit::ALL.into_iter().find(|unit| unit_number(*unit) == self.unit)
+    }
+}
+
+/// The number of a unit in `envoy.type.v3.RateLimitUnit`, and in the response's enum of the same shape.
+#[must_use]
+pub const fn unit_number(unit: Unit) -> i32 {
+    match unit {
+        Unit::Second => 1,
+        Unit::Minute => 2,
+        Unit::Hour => 3,
+        Unit::Day => 4,
+        Unit::Month => 5,
+        Unit::Year => 6,
+        Unit::Week => 7,
+    }
+}

@@ -1,0 +1,86 @@
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+use tokio::net::TcpListener;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service};
+use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_prost::ProstCodec;
+
+use super::response::to_response;
+use super::{App, BoxError, MAX_MESSAGE_BYTES, reflection};
+use crate::request::RateLimitRequest;
+
+pub(super) const SERVICE_NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+pub(super) async fn serve(
+    listener: TcpListener,
+    app: Arc<App>,
+    health: HealthServer<impl Health>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), BoxError> {
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Server::builder()
+        .add_service(RateLimitService(app))
+        .add_service(health)
+        .add_service(reflection::v1()?)
+        .add_service(reflection::v1alpha()?)
+        .serve_with_incoming_shutdown(incoming, shutdown)
+        .await?;
+    Ok(())
+}
+
+/// Envoy's `RateLimitService`, written out instead of generated, because its requests are our own messages: see
+/// [`crate::request`].
+#[derive(Clone)]
+struct RateLimitService(Arc<App>);
+
+impl NamedService for RateLimitService {
+    const NAME: &'static str = SERVICE_NAME;
+}
+
+impl Service<http::Request<Body>> for RateLimitService {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        if request.uri().path() != SHOULD_RATE_LIMIT {
+            return Box::pin(ready(Ok(
+                Status::unimplemented("the service has one method: ShouldRateLimit").into_http()
+            )));
+        }
+        let method = ShouldRateLimit(Arc::clone(&self.0));
+        Box::pin(async move {
+            let codec = ProstCodec::<RateLimitResponse, RateLimitRequest>::default();
+            let mut grpc = Grpc::new(codec).max_decoding_message_size(MAX_MESSAGE_BYTES);
+            Ok(grpc.unary(method, request).await)
+        })
+    }
+}
+
+struct ShouldRateLimit(Arc<App>);
+
+impl UnaryService<RateLimitRequest> for ShouldRateLimit {
+    type Response = RateLimitResponse;
+    type Future = Ready<Result<Response<RateLimitResponse>, Status>>;
+
+    fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
+        ready(match self.0.decide(request.get_ref()) {
+            Ok(decision) => Ok(Response::new(to_response(decision))),
+            Err(invalid) => Err(Status::invalid_argument(invalid.to_string())),
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! The faces of the service: gRPC for Envoy, HTTP for functions and probes, a port for operators.
+
+mod admin;
+mod grpc;
+mod http;
+mod json;
+mod listen;
+mod reflection;
+mod response;
+mod signals;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tonic_health::ServingStatus;
+use tracing::{info, warn};
+
+pub use listen::Listeners;
+pub use signals::signals;
+
+use crate::clock::Clock;
+use crate::engine::{Decision, Engine, InvalidRequest};
+use crate::request::RateLimitRequest;
+use crate::telemetry::metrics::Metrics;
+
+/// Any error, at the edges of the program where it is only told.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The largest message that is read, in bytes: gRPC's usual bound, for requests over HTTP too.
+const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Names under which health is asked for: the server, Envoy's service, and the name of envoyproxy/ratelimit's probes.
+const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
+
+/// What the faces share.
+#[derive(Debug)]
+struct App {
+    engine: Arc<Engine>,
+    clock: Arc<Clock>,
+    is_draining: AtomicBool,
+}
+
+impl App {
+    fn decide(&self, request: &RateLimitRequest) -> Result<Decision, InvalidRequest> {
+        self.engine.decide(request, self.clock.now())
+    }
+}
+
+/// Serves until `shutdown` resolves, then lets the requests under way finish, for `drain_timeout` at most.
+pub async fn serve(
+    listeners: Listeners,
+    engine: Arc<Engine>,
+    clock: Arc<Clock>,
+    drain_timeout: Duration,
+    shutdown: impl Future<Output = &'static str>,
+) -> Result<(), BoxError> {
+    let metrics = Metrics::new(Arc::clone(&engine));
+    let app = Arc::new(App { engine, clock, is_draining: AtomicBool::new(false) });
+    let (health, health_service) = tonic_health::server::health_reporter();
+    for name in HEALTH_NAMES {
+        health.set_service_status(name, ServingStatus::Serving).await;
+    }
+    info!("listening: {listeners}");
+
+    let (stop, stopped) = watch::channel(false);
+    let until_stopped = || {
+        let mut stopped = stopped.clone();
+        // An error means that the sender is gone, which is a stop too.
+        async move { drop(stopped.wait_for(|stopped| *stopped).await) }
+    };
+    let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_stopped()));
+    let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_stopped()));
+    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_stopped()));
+    let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
+
+    tokio::select! {
+        reason = shutdown => info!("stopping: {reason}"),
+        // A server that ends by itself has failed; there is nothing to drain then.
+        ended = &mut grpc => return ended?,
+        ended = &mut http => return ended?,
+        ended = &mut admin => return ended?,
+    }
+    app.is_draining.store(true, Ordering::Relaxed);
+    for name in HEALTH_NAMES {
+        health.set_service_status(name, ServingStatus::NotServing).await;
+    }
+    stop.send_replace(true);
+    let drained = async { tokio::join!(grpc, http, admin) };
+    if tokio::time::timeout(drain_timeout, drained).await.is_err() {
+        warn!("some connections did not end within --drain-timeout, {drain_timeout:?}; they are cut");
+    }
+    housekeeping.abort();
+    info!("stopped");
+    Ok(())
+}
+
+/// Sweeps idle buckets away, a hundredth of the table at a time, and follows the system's clock.
+async fn keep_house(app: Arc<App>) {
+    const PARTS: usize = 100;
+    let mut pause = tokio::time::interval(Duration::from_millis(100));
+    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        pause.tick().await;
+        app.clock.follow_utc();
+        app.engine.sweep(app.clock.now(), PARTS);
+    }
+}

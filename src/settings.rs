@@ -1,0 +1,159 @@
+//! Every setting, once: its flag, its environment variable, its default, and what it is for.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
+
+use crate::engine::EngineSettings;
+use crate::limit::Algorithm;
+use crate::policy::Defaults;
+
+/// What `comporta serve` is told.
+#[derive(Args, Clone, Debug)]
+pub struct ServeSettings {
+    #[command(flatten)]
+    pub policy: PolicySettings,
+
+    /// Address of Envoy's gRPC rate limit service
+    #[arg(long, env = "COMPORTA_GRPC_ADDR", value_name = "ADDR", default_value = "[::]:8081", value_parser = address)]
+    pub grpc_addr: SocketAddr,
+
+    /// Address of the HTTP service: /json, /healthcheck, /livez, /readyz
+    #[arg(long, env = "COMPORTA_HTTP_ADDR", value_name = "ADDR", default_value = "[::]:8080", value_parser = address)]
+    pub http_addr: SocketAddr,
+
+    /// Address for operators: /metrics
+    #[arg(
+        long,
+        env = "COMPORTA_ADMIN_ADDR",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:6070",
+        value_parser = address
+    )]
+    pub admin_addr: SocketAddr,
+
+    /// Let every request pass; the statuses tell what would have happened
+    #[arg(
+        long,
+        env = "COMPORTA_SHADOW_MODE",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub shadow_mode: bool,
+
+    /// The most buckets that are kept in memory; beyond it the one that has been idle longest goes
+    #[arg(long, env = "COMPORTA_MAX_BUCKETS", value_name = "COUNT", default_value = "1000000")]
+    pub max_buckets: NonZeroUsize,
+
+    /// Worker threads [default: one for each core]
+    #[arg(long, env = "COMPORTA_THREADS", value_name = "COUNT")]
+    pub threads: Option<NonZeroUsize>,
+
+    /// The longest that requests under way are waited for when the process is told to stop, in seconds
+    #[arg(
+        long,
+        env = "COMPORTA_DRAIN_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "10",
+        value_parser = seconds
+    )]
+    pub drain_timeout: Duration,
+
+    /// What is logged: error, warn, info, debug, trace or off, also by module as in `info,comporta::server=debug`
+    #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info")]
+    pub log_level: String,
+}
+
+/// Where the policy is, and what its limits are where it is silent.
+#[derive(Args, Clone, Debug)]
+pub struct PolicySettings {
+    /// Policy file, or folder that is searched for .yaml and .yml files
+    #[arg(long = "policy", env = "COMPORTA_POLICY", value_name = "PATH", default_value = "config")]
+    pub path: PathBuf,
+
+    #[command(flatten)]
+    pub defaults: DefaultSettings,
+}
+
+/// What limits are where their policy is silent.
+#[derive(Args, Clone, Debug)]
+pub struct DefaultSettings {
+    /// Algorithm of limits that name none
+    #[arg(
+        long,
+        env = "COMPORTA_DEFAULT_ALGORITHM",
+        value_name = "ALGORITHM",
+        value_enum,
+        default_value_t = AlgorithmName::TokenBucket
+    )]
+    pub default_algorithm: AlgorithmName,
+
+    /// Let limits that do not say otherwise be overdrawn: a cost above what is left is refused, and charged
+    #[arg(
+        long,
+        env = "COMPORTA_OVERDRAFT",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub overdraft: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum AlgorithmName {
+    /// Hits flow back evenly
+    TokenBucket,
+    /// All hits come back when the unit ends, as in envoyproxy/ratelimit
+    FixedWindow,
+}
+
+impl DefaultSettings {
+    #[must_use]
+    pub const fn defaults(&self) -> Defaults {
+        let algorithm = match self.default_algorithm {
+            AlgorithmName::TokenBucket => Algorithm::TokenBucket,
+            AlgorithmName::FixedWindow => Algorithm::FixedWindow,
+        };
+        Defaults { algorithm, overdraft: self.overdraft }
+    }
+}
+
+impl ServeSettings {
+    #[must_use]
+    pub const fn engine(&self) -> EngineSettings {
+        EngineSettings {
+            max_buckets: self.max_buckets.get(),
+            shadow_mode: self.shadow_mode,
+            defaults: self.policy.defaults.defaults(),
+        }
+    }
+}
+
+/// Reads `ADDRESS:PORT`, or a name that resolves to one.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let advice = "give ADDRESS:PORT, such as 127.0.0.1:8081 or [::]:8081";
+    text.to_socket_addrs()
+        .map_err(|error| format!("{error}; {advice}"))?
+        .next()
+        .ok_or_else(|| format!("no address has this name; {advice}"))
+}
+
+/// Reads seconds, with fractions.
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "give seconds, such as 10 or 0.5".to_owned())
+}

@@ -1,0 +1,4 @@
+//! What the service tells about itself.
+
+pub mod log;
+pub mod metrics;

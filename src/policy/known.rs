@@ -86,8 +86,8 @@ pub(super) fn unknown_key(quoted: &str, name: &str, level: Level) -> String {
 }
 
 /// The longest name, in bytes, that is compared, and how many candidates are: enough for people, a bound for machines.
-const LONGEST_NAME: usize = 64;
-const MOST_CANDIDATES: usize = 1000;
+const LONGEST_NAME: usize = 40;
+const MOST_CANDIDATES: usize = 200;
 
 /// The candidate that `name` is probably a misspelling of.
 pub(super) fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {

@@ -108,8 +108,9 @@ impl Composer<'_, '_, '_> {
                 self.fault(
                     at,
                     format_args!(
-                        "unknown alias *{name}: put &{name} before the node it should stand for, or quotes around a \
-                         text that begins with *"
+                        "unknown alias {}: put an anchor, & and the same name, before what it should stand for, or \
+                         quotes around a text that begins with *",
+                        Quoted(&format!("*{name}"))
                     ),
                 );
                 self.add(Node { at, kind: Kind::Broken })

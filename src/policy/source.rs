@@ -126,8 +126,7 @@ fn without_mark(mut text: String) -> String {
 
 /// The position after the last character.
 fn end_of(text: &str) -> Position {
-    let breaks = text.bytes().filter(|byte| *byte == b'\n').count()
-        + text.as_bytes().windows(2).filter(|pair| pair[0] == b'\r' && pair[1] != b'\n').count();
+    let breaks = text.matches(['\n', '\r']).count() - text.matches("\r\n").count();
     let last_line = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     let number = |from_zero: usize| u32::try_from(from_zero).unwrap_or(u32::MAX - 1) + 1;
     Position { line: number(breaks), column: number(last_line.chars().count()) }

@@ -119,6 +119,19 @@ fn an_unknown_key_is_named_with_the_one_that_was_meant() {
 }
 
 #[test]
+fn a_misspelt_key_is_not_missing_as_well() {
+    assert_eq!(
+        faults("domian: d\ndescriptors:\n- kye: a\n  rate_limit: {units: day, requestsPerUnit: 1}\n"),
+        [
+            "1:1: unknown key \"domian\" in a policy file: did you mean domain?",
+            "3:3: unknown key \"kye\" in a descriptor: did you mean key?",
+            "4:16: unknown key \"units\" in a limit: did you mean unit?",
+            "4:28: unknown key \"requestsPerUnit\" in a limit: did you mean requests_per_unit?",
+        ]
+    );
+}
+
+#[test]
 fn every_key_of_the_language_is_known_at_its_level() {
     for (level, before, after) in [
         (Level::File, "", ""),
@@ -285,7 +298,6 @@ fn a_rule_replaces_named_limits_of_other_rules() {
             "4:60: replaces names this rule itself, \"n\": name a limit of another rule",
             "4:71: a name in replaces is empty: give it a text",
             "4:76: an entry of replaces has no name: give it the name of a limit",
-            "4:80: an entry of replaces has no name: give it the name of a limit",
             "4:81: unknown key \"nme\" in an entry of replaces: did you mean name?",
             "4:90: an entry of replaces must be a mapping such as {name: other}, and this is \"y\"",
         ]

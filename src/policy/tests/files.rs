@@ -94,10 +94,10 @@ fn what_cannot_be_read_is_a_fault_that_says_what_to_do() {
 #[test]
 fn a_file_that_is_not_utf8_is_a_fault_with_its_place() {
     let directory = directory(&[("one.yaml", "")]);
-    fs::write(directory.path().join("one.yaml"), b"domain: d\r\n# caf\xe9\n").unwrap();
+    fs::write(directory.path().join("one.yaml"), b"domain: d\r\n\r# caf\xe9\n").unwrap();
     assert_eq!(
         refused(&directory, ""),
-        "DIR/one.yaml:2:6: this is not UTF-8: save the file as UTF-8\n  2 | # caf\u{fffd}\n    |      ^"
+        "DIR/one.yaml:3:6: this is not UTF-8: save the file as UTF-8\n  3 | # caf\u{fffd}\n    |      ^"
     );
 }
 

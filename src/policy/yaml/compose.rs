@@ -66,6 +66,7 @@ enum Next {
     Nothing,
 }
 
+/// `None`, here and below, means a fault after which the file is not read any further.
 impl Composer<'_, '_, '_> {
     fn take(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
         let at = position(&span.start);

@@ -215,7 +215,7 @@ impl Compiler<'_, '_> {
         } else if self.plans.is_empty() {
             "this domain has no plans: add it under plans at the top of the file".to_owned()
         } else {
-            let first: Vec<&str> = self.plans.keys().take(5).map(|plan| &**plan).collect();
+            let first: Vec<String> = self.plans.keys().take(5).map(|plan| Quoted(plan).to_string()).collect();
             format!("add it under plans, or use one of this domain's, such as {}", first.join(", "))
         };
         self.sink.fault(place, format_args!("unknown plan {}: {advice}", Quoted(name)));

@@ -40,24 +40,26 @@ impl<'t> Excerpts<'t> {
     pub(super) fn at(&mut self, line: u32, column: u32) -> Option<Excerpt> {
         while self.line < line {
             let rest = &self.text[self.offset..];
-            let after_break = self.offset + end_of_line(rest) + length_of_break(&rest[end_of_line(rest)..])?;
+            let length = rest.bytes().position(|byte| is_break(char::from(byte)))?;
+            let break_length = if rest[length..].starts_with("\r\n") { 2 } else { 1 };
+            let after_break = self.offset + length + break_length;
             (self.line, self.column) = (self.line + 1, 1);
             (self.line_starts, self.offset) = (after_break, after_break);
         }
-        let rest = &self.text[self.offset..];
-        let rest = &rest[..end_of_line(rest)];
-        let steps = usize::try_from(column.saturating_sub(self.column)).unwrap_or(usize::MAX);
-        self.offset += rest.char_indices().nth(steps).map_or(rest.len(), |(at, _)| at);
-        self.column = self.column.max(column);
+        // A line may be as long as the file, so that no step may look for its end.
+        let rest = self.text[self.offset..].chars().take_while(|character| !is_break(*character));
+        for character in rest.zip(self.column..column).map(|(character, _)| character) {
+            self.offset += character.len_utf8();
+            self.column += 1;
+        }
         Some(self.here())
     }
 
     fn here(&self) -> Excerpt {
         let before = &self.text[self.line_starts..self.offset];
-        let after = &self.text[self.offset..];
-        let after = &after[..end_of_line(after)];
         let from = before.char_indices().rev().nth(REACH - 1).map_or(0, |(at, _)| at);
-        let to = after.char_indices().nth(REACH).map_or(after.len(), |(at, _)| at);
+        let mut rest = self.text[self.offset..].chars().take_while(|character| !is_break(*character));
+        let after: String = rest.by_ref().take(REACH).collect();
 
         let mut text = String::new();
         if from > 0 {
@@ -65,20 +67,16 @@ impl<'t> Excerpts<'t> {
         }
         push_visible(&before[from..], &mut text);
         let caret = text.chars().count();
-        push_visible(&after[..to], &mut text);
-        if to < after.len() {
+        push_visible(&after, &mut text);
+        if rest.next().is_some() {
             text.push('…');
         }
         Excerpt { number: self.line, text: text.into(), caret }
     }
 }
 
-fn end_of_line(text: &str) -> usize {
-    text.bytes().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len())
-}
-
-fn length_of_break(text: &str) -> Option<usize> {
-    if text.starts_with("\r\n") { Some(2) } else { text.starts_with(['\n', '\r']).then_some(1) }
+const fn is_break(character: char) -> bool {
+    matches!(character, '\n' | '\r')
 }
 
 /// Appends `text` with every character that could not be seen, or that a terminal might obey, written as an escape.

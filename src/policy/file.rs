@@ -81,7 +81,7 @@ pub(super) fn read_file(reader: &mut Reader<'_, '_>, root: &Node) -> FileSpec {
             }
             "plans" => spec.plans = read_plans(reader, value),
             "descriptors" => spec.rules = read_rules(reader, value),
-            _ => reader.unknown_key(key, Level::File),
+            _ => has_domain |= reader.unknown_key(key, Level::File) == Some("domain"),
         }
     }
     if !has_domain {
@@ -172,7 +172,11 @@ fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) 
             "detailed_metric" => rule.detailed_metric = reader.flag(what, node).unwrap_or_default(),
             "value_to_metric" => rule.value_to_metric = reader.flag(what, node).unwrap_or_default(),
             "metadata" => rule.metadata = read_metadata(reader, node).map(Box::new),
-            _ => reader.unknown_key(key, Level::Descriptor),
+            _ => {
+                if reader.unknown_key(key, Level::Descriptor) == Some("key") {
+                    seen.key = Some(node.at);
+                }
+            }
         }
     }
     let value = match value {

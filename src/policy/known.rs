@@ -1,5 +1,7 @@
 //! The keys of the policy language, and what an unknown name was probably meant to be.
 
+use super::fault::Quoted;
+
 /// A kind of mapping in a policy file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
@@ -67,27 +69,28 @@ impl Level {
     }
 }
 
-/// What is wrong with a key that a mapping of this level does not know, and what to do.
-pub(super) fn unknown_key(quoted: &str, name: &str, level: Level) -> String {
-    let unknown = format!("unknown key {quoted} in {}", level.name());
+/// What a mapping of this level says to a key that it does not know: what is wrong and what to do, and the key of the
+/// same level that was probably meant.
+pub(super) fn unknown_key(name: &str, level: Level) -> (String, Option<&'static str>) {
+    let unknown = format!("unknown key {} in {}", Quoted(name), level.name());
     let elsewhere = || Level::ALL.into_iter().filter(move |other| *other != level);
     if let Some(home) = elsewhere().find(|other| other.keys().contains(&name)) {
-        return format!("{unknown}: {name} belongs {}", home.home());
+        return (format!("{unknown}: {name} belongs {}", home.home()), None);
     }
     if let Some(meant) = nearest(name, level.keys().iter().copied()) {
-        return format!("{unknown}: did you mean {meant}?");
+        return (format!("{unknown}: did you mean {meant}?"), Some(meant));
     }
     for home in elsewhere() {
         if let Some(meant) = nearest(name, home.keys().iter().copied()) {
-            return format!("{unknown}: did you mean {meant}? it belongs {}", home.home());
+            return (format!("{unknown}: did you mean {meant}? it belongs {}", home.home()), None);
         }
     }
-    format!("{unknown}: remove it, or use one of {}", level.keys().join(", "))
+    (format!("{unknown}: remove it, or use one of {}", level.keys().join(", ")), None)
 }
 
 /// The longest name, in bytes, that is compared, and how many candidates are: enough for people, a bound for machines.
-const LONGEST_NAME: usize = 64;
-const MOST_CANDIDATES: usize = 1000;
+const LONGEST_NAME: usize = 40;
+const MOST_CANDIDATES: usize = 200;
 
 /// The candidate that `name` is probably a misspelling of.
 pub(super) fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     fn told(name: &str, level: Level) -> String {
-        unknown_key(&format!("\"{name}\""), name, level)
+        unknown_key(name, level).0
     }
 
     #[test]

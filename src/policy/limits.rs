@@ -126,7 +126,11 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node) -> Option<Li
             "failure_mode" => failure_mode = reader.choice(what, value, &FAILURE_MODES),
             "scope" => scope = reader.choice(what, value, &SCOPES).unwrap_or_default(),
             "overdraft" => overdraft = reader.flag(what, value).unwrap_or(overdraft),
-            _ => reader.unknown_key(key, Level::Limit),
+            _ => match reader.unknown_key(key, Level::Limit) {
+                Some("unit") => quota.unit = Given::at(value, None),
+                Some("requests_per_unit") => quota.amount = Given::at(value, None),
+                _ => {}
+            },
         }
     }
     // When `unlimited` is a fault nobody knows whether a unit is missing.
@@ -166,7 +170,7 @@ fn read_replaces(reader: &mut Reader<'_, '_>, node: &Node) -> Vec<(Position, Arc
                 let name = reader.text("a name in replaces", value);
                 replaced.extend(name.map(|name| (value.at, Arc::from(&*name))));
             } else {
-                reader.unknown_key(key, Level::Replaced);
+                has_name |= reader.unknown_key(key, Level::Replaced) == Some("name");
             }
         }
         if !has_name {

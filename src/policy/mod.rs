@@ -1,7 +1,7 @@
 //! Policies: which limits there are and which of them a request's descriptors find.
 //!
-//! The way of a policy: [`source`] finds and reads the files, [`yaml`] makes nodes of a text, [`file`](mod@file) reads
-//! what a file says, [`compile`](mod@compile) makes one [`Policy`] of all files, [`matcher`] answers requests. None of
+//! The way of a policy: `source` finds and reads the files, `yaml` makes nodes of a text, `file` reads
+//! what a file says, `compile` makes one [`Policy`] of all files, `matcher` answers requests. None of
 //! them stops at the first [`Fault`]: an author learns of all at once.
 
 mod compile;
@@ -19,6 +19,9 @@ mod reader;
 mod rule;
 mod source;
 mod yaml;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::Path;

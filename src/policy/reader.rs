@@ -29,11 +29,14 @@ impl Reader<'_, '_> {
         self.sink.note(self.place(at), message);
     }
 
-    pub(super) fn unknown_key(&mut self, key: &Key, level: Level) {
-        if !self.sink.is_full() {
-            let message = known::unknown_key(&Quoted(&key.text).to_string(), &key.text, level);
-            self.fault(key.at, format_args!("{message}"));
+    /// Tells of an unknown key, and returns the one that was probably meant, which is then not missing.
+    pub(super) fn unknown_key(&mut self, key: &Key, level: Level) -> Option<&'static str> {
+        if self.sink.is_full() {
+            return None;
         }
+        let (message, meant) = known::unknown_key(&key.text, level);
+        self.fault(key.at, format_args!("{message}"));
+        meant
     }
 
     /// The node is not what it should be: tells so, unless it has been told already.

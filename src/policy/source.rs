@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::excerpt::push_visible;
 use super::fault::{Position, Source};
 
 /// The largest policy file, in bytes.
@@ -12,9 +14,9 @@ const LARGEST_FILE: u64 = 64 << 20;
 
 /// Reads the file at `path`, or all policies in the directory at `path` and below, in byte order of their paths.
 ///
-/// In a directory a policy is what ends in `.yaml` or `.yml`; what begins with a dot is skipped. Links are followed, and
-/// a file that is found by several paths is read by the first of them: a mounted Kubernetes `ConfigMap` shows each file
-/// twice. What cannot be read is a source with a problem, so there is always at least one source.
+/// In a directory a policy is what ends in `.yaml` or `.yml`; what begins with a dot is skipped. Links are followed,
+/// and a file that is found by several paths is read by the first of them: a mounted Kubernetes `ConfigMap` shows each
+/// file twice. What cannot be read is a source with a problem, so there is always at least one source.
 pub(super) fn read_sources(path: &Path) -> Vec<Source> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => read_directory(path),
@@ -124,8 +126,7 @@ fn without_mark(mut text: String) -> String {
 
 /// The position after the last character.
 fn end_of(text: &str) -> Position {
-    let breaks = text.bytes().filter(|byte| *byte == b'\n').count()
-        + text.as_bytes().windows(2).filter(|pair| pair[0] == b'\r' && pair[1] != b'\n').count();
+    let breaks = text.matches(['\n', '\r']).count() - text.matches("\r\n").count();
     let last_line = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     let number = |from_zero: usize| u32::try_from(from_zero).unwrap_or(u32::MAX - 1) + 1;
     Position { line: number(breaks), column: number(last_line.chars().count()) }
@@ -144,8 +145,8 @@ fn with_problem(path: &Path, problem: String) -> Source {
     Source { name: name(path), text: String::new(), problem: Some((Position::WHOLE_FILE, problem)) }
 }
 
-fn name(path: &Path) -> std::sync::Arc<str> {
+fn name(path: &Path) -> Arc<str> {
     let mut name = String::new();
-    super::excerpt::push_visible(&path.to_string_lossy(), &mut name);
+    push_visible(&path.to_string_lossy(), &mut name);
     name.into()
 }

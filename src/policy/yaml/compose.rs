@@ -66,6 +66,7 @@ enum Next {
     Nothing,
 }
 
+/// `None`, here and below, means a fault after which the file is not read any further.
 impl Composer<'_, '_, '_> {
     fn take(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
         let at = position(&span.start);
@@ -108,8 +109,9 @@ impl Composer<'_, '_, '_> {
                 self.fault(
                     at,
                     format_args!(
-                        "unknown alias *{name}: put &{name} before the node it should stand for, or quotes around a \
-                         text that begins with *"
+                        "unknown alias {}: put an anchor, & and the same name, before what it should stand for, or \
+                         quotes around a text that begins with *",
+                        Quoted(&format!("*{name}"))
                     ),
                 );
                 self.add(Node { at, kind: Kind::Broken })

@@ -39,6 +39,6 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
     runtime.enable_all().build()?.block_on(async {
         let shutdown = server::signals()?;
         let listeners = Listeners::bind(settings)?;
-        server::serve(listeners, engine, clock, settings.drain_timeout, shutdown).await
+        server::serve(listeners, engine, clock, settings, shutdown).await
     })
 }

@@ -52,12 +52,15 @@ impl<'p> Trial<'p> {
             self.slot.bucket().until_free(limit, check.hits, now).max(Micros(1))
         };
         let remaining = if self.passes { self.slot.bucket().free(limit) } else { 0 };
-        let is_enforced = check.enforcement != Enforcement::Shadow;
+        let is_shadowed = check.enforcement == Enforcement::Shadow;
         Status {
-            code: if is_enforced && !self.passes { Code::OverLimit } else { Code::Ok },
+            code: if self.passes || is_shadowed { Code::Ok } else { Code::OverLimit },
+            is_over: !self.passes,
+            is_shadowed,
             current_limit: Some(CurrentLimit { amount: limit.amount(), unit: limit.unit(), name: check.name.cloned() }),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             seconds_until_reset: Some(until_reset.seconds_rounded_up()),
+            metadata: check.metadata.cloned(),
         }
     }
 }

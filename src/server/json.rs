@@ -3,12 +3,15 @@
 //! Written in camelCase with zeros included. Read in camelCase or as in the .proto file, whole numbers also as text or
 //! with an exponent, `null` as a field that is not there; a field that the message does not have is an error.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{self as wire, DescriptorStatus, rate_limit};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{self, Struct};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use serde_json::{Value, json};
@@ -28,7 +31,26 @@ pub(super) fn write_response(response: &RateLimitResponse) -> Value {
         "statuses": response.statuses.iter().map(write_status).collect::<Value>(),
         "responseHeadersToAdd": headers(&response.response_headers_to_add),
         "requestHeadersToAdd": headers(&response.request_headers_to_add),
+        "dynamicMetadata": response.dynamic_metadata.as_ref().map(write_struct),
     })
+}
+
+/// A `google.protobuf.Struct`, its keys in alphabetical order.
+fn write_struct(content: &Struct) -> Value {
+    let fields: BTreeMap<&String, Value> =
+        content.fields.iter().map(|(key, value)| (key, write_value(value))).collect();
+    fields.into_iter().map(|(key, value)| (key.clone(), value)).collect()
+}
+
+fn write_value(value: &protobuf::Value) -> Value {
+    match &value.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(flag)) => json!(flag),
+        Some(Kind::NumberValue(number)) => json!(number),
+        Some(Kind::StringValue(text)) => json!(text),
+        Some(Kind::ListValue(list)) => list.values.iter().map(write_value).collect(),
+        Some(Kind::StructValue(content)) => write_struct(content),
+    }
 }
 
 fn write_status(status: &DescriptorStatus) -> Value {

@@ -5,14 +5,17 @@ mod grpc;
 mod http;
 mod json;
 mod listen;
+mod metadata;
 mod reflection;
 mod response;
 mod signals;
+mod sniff;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
@@ -21,9 +24,11 @@ pub use listen::Listeners;
 pub use signals::signals;
 
 use crate::clock::Clock;
-use crate::engine::{Decision, Engine, InvalidRequest};
+use crate::engine::{Engine, InvalidRequest};
 use crate::request::RateLimitRequest;
+use crate::settings::{ResponseSettings, ServeSettings};
 use crate::telemetry::metrics::Metrics;
+use response::to_response;
 
 /// Any error, at the edges of the program where it is only told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -39,25 +44,27 @@ const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
 struct App {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
+    response: ResponseSettings,
     is_draining: AtomicBool,
 }
 
 impl App {
-    fn decide(&self, request: &RateLimitRequest) -> Result<Decision, InvalidRequest> {
-        self.engine.decide(request, self.clock.now())
+    fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InvalidRequest> {
+        let decision = self.engine.decide(request, self.clock.now())?;
+        Ok(to_response(decision, request, &self.response))
     }
 }
 
-/// Serves until `shutdown` resolves, then lets the requests under way finish, for `drain_timeout` at most.
+/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most.
 pub async fn serve(
     listeners: Listeners,
     engine: Arc<Engine>,
     clock: Arc<Clock>,
-    drain_timeout: Duration,
+    settings: &ServeSettings,
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), BoxError> {
     let metrics = Metrics::new(Arc::clone(&engine));
-    let app = Arc::new(App { engine, clock, is_draining: AtomicBool::new(false) });
+    let app = Arc::new(App { engine, clock, response: settings.response.clone(), is_draining: AtomicBool::new(false) });
     let (health, health_service) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::Serving).await;
@@ -87,6 +94,7 @@ pub async fn serve(
         health.set_service_status(name, ServingStatus::NotServing).await;
     }
     stop.send_replace(true);
+    let drain_timeout = settings.drain_timeout;
     let drained = async { tokio::join!(grpc, http, admin) };
     if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         warn!("some connections did not end within --drain-timeout, {drain_timeout:?}; they are cut");

@@ -170,7 +170,7 @@ fn the_example_does_with_the_shipped_policy_what_its_readme_shows() {
     let gateway = Gateway::start(Setup::with_path(project_path("config")), WithoutAnswer::Pass);
     let newcomer = gateway.get("/", b"newcomer");
     assert_eq!((newcomer.status, newcomer.body.as_str()), (200, "hello from the service\n"));
-    assert_eq!(newcomer.header("x-ratelimit-limit"), Some("10, 10;w=60"));
+    assert_eq!(newcomer.header("x-ratelimit-limit"), Some("10, 10;w=60, 50;w=1"), "the tenant's and the address's");
     assert_eq!(number(&newcomer, "x-ratelimit-remaining"), 9);
     assert_eq!(gateway.statuses(10, "/", b"newcomer").pop(), Some(429));
     assert_eq!(gateway.statuses(20, "/", b"acme"), [200; 20], "acme has the gold plan");

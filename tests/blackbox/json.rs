@@ -94,6 +94,16 @@ fn both_spellings_of_a_field_are_read() {
 }
 
 #[test]
+fn a_field_that_is_null_is_a_field_that_is_absent() {
+    let (_setup, comporta) = serve();
+    let body = r#"{"domain":"d","hitsAddend":null,"descriptors":[
+        {"entries":[{"key":"minute","value":"v"}],"limit":null,"hitsAddend":null,"isNegativeHits":null}]}"#;
+    let response = post(&comporta, body);
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.json()["statuses"][0]["limitRemaining"], 4);
+}
+
+#[test]
 fn negative_hits_are_given_back() {
     let (_setup, comporta) = serve();
     post(&comporta, &hit("k"));
@@ -124,9 +134,10 @@ fn an_unknown_field_is_refused_with_its_name() {
 }
 
 #[test]
-fn what_is_not_json_is_refused_with_what_to_send() {
+fn what_is_not_a_json_object_is_refused_with_what_to_send() {
     let (_setup, comporta) = serve();
-    for body in ["", "{", "domain=d", "[]", "null", "\u{0}"] {
+    let in_a_list = r#"["d", [{"entries": [{"key": "k", "value": "v"}]}], 1]"#;
+    for body in ["", "{", "domain=d", "[]", "null", "\u{0}", in_a_list] {
         assert!(refusal(&comporta, body).contains("JSON"), "{body:?} is refused without a word on JSON");
     }
 }
@@ -137,7 +148,7 @@ fn what_cannot_be_a_request_is_refused_with_the_reason() {
     assert!(refusal(&comporta, r#"{"descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#).contains("domain"));
     assert!(refusal(&comporta, r#"{"domain":"d","descriptors":[]}"#).contains("descriptor"));
     let unit = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k"}],"limit":{"requestsPerUnit":1,"unit":"EON"}}]}"#;
-    assert!(refusal(&comporta, unit).contains("EON"));
+    assert!(refusal(&comporta, unit).contains("MINUTE"), "it names the units that there are");
     for hits in ["-1", "1.5", "4294967296", "\"many\""] {
         let body = format!(r#"{{"domain":"d","hitsAddend":{hits},"descriptors":[{{"entries":[{{"key":"k"}}]}}]}}"#);
         refusal(&comporta, &body);

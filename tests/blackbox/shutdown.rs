@@ -75,6 +75,15 @@ async fn clients_that_hold_idle_connections_cannot_keep_it_from_ending() {
     drop((watch, health, idle, silent, kept_alive));
 }
 
+/// Whether a call failed before the service saw it, so that nothing was decided and any other may be asked instead: the
+/// connection is refused, the client had not sent it when the connection closed, or the service's GOAWAY leaves it out.
+fn was_never_begun(status: &tonic::Status) -> bool {
+    let cause = format!("{status:?}");
+    status.code() == tonic::Code::Unavailable
+        || cause.contains(r#"hyper::Error(Canceled, "connection closed")"#)
+        || cause.contains(r#"GoAway(b"", NO_ERROR, Remote)"#)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_under_way_are_answered() {
     let (_setup, mut comporta) = Comporta::with_policy(POLICY);
@@ -99,10 +108,10 @@ async fn calls_under_way_are_answered() {
     comporta.signal(Signal::TERM);
 
     for task in tasks {
-        // Each client goes on until it finds nobody to ask: a new connection refused, never an answer lost.
+        // Each client goes on until it finds nobody to ask.
         let (status, was_ending) = task.await.unwrap();
         assert!(was_ending, "failed before the service was asked to end: {status:?}");
-        assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
+        assert!(was_never_begun(&status), "an answer is lost: {status:?}");
     }
     assert_eq!(comporta.wait_for_exit().code(), Some(0));
 }

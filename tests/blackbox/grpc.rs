@@ -20,7 +20,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
 use crate::harness::grpc::{ask, code, descriptor, request};
-use crate::harness::{Comporta, Setup};
+use crate::harness::{Comporta, Setup, http};
 
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -262,6 +262,23 @@ async fn a_hundred_descriptors_have_their_statuses_in_order() {
     let found: Vec<_> =
         answer.statuses.iter().map(|s| s.current_limit.as_ref().map(|limit| limit.requests_per_unit)).collect();
     assert_eq!(found, limits.map(Some).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_buckets_are_kept_than_allowed_whatever_keys_arrive() {
+    const ALLOWED: u32 = 1000;
+    let setup = Setup::new(POLICY).flags(["--max-buckets".to_owned(), ALLOWED.to_string()]);
+    let comporta = setup.start();
+    let mut client = comporta.client();
+    for request_number in 0..50 {
+        let descriptors = (0..100).map(|number| descriptor(&format!("two={request_number}/{number}")));
+        let asked = RateLimitRequest { descriptors: descriptors.collect(), ..request("d", []) };
+        assert_eq!(ask(&mut client, asked).await.unwrap().overall_code(), Code::Ok, "a new key has a full bucket");
+    }
+    let metrics = http::get(comporta.addresses.admin, "/metrics").unwrap().body;
+    let buckets = metrics.lines().find_map(|line| line.strip_prefix("comporta_buckets ")).expect("a gauge of buckets");
+    let buckets: u32 = buckets.parse().unwrap();
+    assert!((ALLOWED / 2..=ALLOWED).contains(&buckets), "{buckets} buckets are kept of {ALLOWED}");
 }
 
 /// Runs 64 tasks over 8 connections, each making `calls` calls, and returns how many were OK.

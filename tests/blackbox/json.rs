@@ -157,6 +157,18 @@ fn what_cannot_be_a_request_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_body_above_4_mib_is_refused_and_the_service_lives_on() {
+    let (_setup, comporta) = serve();
+    let body = hit(&"x".repeat(4 * 1024 * 1024));
+    // The service need not read such a body to its end, so the answer may be lost with the connection.
+    let headers: [(&str, &[u8]); 1] = [("content-type", b"application/json")];
+    if let Ok(response) = http::request(comporta.addresses.http, "POST", "/json", &headers, body.as_bytes()) {
+        assert_eq!(response.status, 413);
+    }
+    assert_eq!(post(&comporta, &hit("k")).status, 200);
+}
+
+#[test]
 fn only_post_is_answered_and_only_on_known_paths() {
     let (_setup, comporta) = serve();
     assert_eq!(http::get(comporta.addresses.http, "/json").unwrap().status, 405);

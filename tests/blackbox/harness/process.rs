@@ -1,0 +1,60 @@
+//! A child process that never outlives its test.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::wait_for;
+
+/// A running program. What it prints is kept, and shown when its test fails. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    pub(crate) fn start(name: &'static str, command: &mut Command, log: PathBuf) -> Self {
+        let output = File::create(&log).unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        Self { name, child, log }
+    }
+
+    /// All that it has printed so far.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    pub(crate) fn has_exited(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
+        let what = format!("{} to exit", self.name);
+        wait_for(&what, || self.has_exited())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail when it has already exited and been reaped, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- what {} printed ---\n{}---", self.name, self.log());
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The service as its users meet it: the real binary, started on loopback ports, asked over gRPC, over HTTP and through
+//! a real Envoy. One test binary, so that it is linked once.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "these tests wait for real processes, in real time")]
+
+mod cli;
+mod conformance;
+mod envoy;
+mod grpc;
+mod harness;
+mod json;
+mod shutdown;

@@ -49,7 +49,14 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
     };
     let request = match json::read_request(&body) {
         Ok(request) => request,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => {
+            const EXAMPLE: &str =
+                r#"{"domain": "api", "descriptors": [{"entries": [{"key": "tenant", "value": "acme"}]}]}"#;
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                &format!("{error}; the body must be a JSON object such as {EXAMPLE}"),
+            );
+        }
     };
     match app.answer(&request) {
         Ok(response) => {

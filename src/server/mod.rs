@@ -71,15 +71,10 @@ pub async fn serve(
     }
     info!("listening: {listeners}");
 
-    let (stop, stopped) = watch::channel(false);
-    let until_stopped = || {
-        let mut stopped = stopped.clone();
-        // An error means that the sender is gone, which is a stop too.
-        async move { drop(stopped.wait_for(|stopped| *stopped).await) }
-    };
-    let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_stopped()));
-    let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_stopped()));
-    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_stopped()));
+    let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
+    let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
+    let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
+    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_set(&stop_http)));
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
 
     tokio::select! {
@@ -93,15 +88,26 @@ pub async fn serve(
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
     }
-    stop.send_replace(true);
     let drain_timeout = settings.drain_timeout;
-    let drained = async { tokio::join!(grpc, http, admin) };
+    // HTTP goes on until gRPC has drained, so that probes read "stopping" and not a refused connection.
+    let drained = async {
+        stop_grpc.send_replace(true);
+        drop(grpc.await);
+        stop_http.send_replace(true);
+        tokio::join!(http, admin)
+    };
     if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         warn!("some connections did not end within --drain-timeout, {drain_timeout:?}; they are cut");
     }
     housekeeping.abort();
     info!("stopped");
     Ok(())
+}
+
+fn until_set(flag: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
+    let mut flag = flag.subscribe();
+    // An error means that the sender is gone, which ends the service too.
+    async move { drop(flag.wait_for(|is_set| *is_set).await) }
 }
 
 /// Sweeps idle buckets away, a hundredth of the table at a time, and follows the system's clock.

@@ -3,6 +3,7 @@
 mod check;
 mod serve;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -48,4 +49,13 @@ fn summary(policy: &Policy) -> String {
     let counted = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
     let (files, domains) = (counted(policy.files().len(), "file"), counted(policy.domain_count(), "domain"));
     format!("{files}, {domains}, {}", counted(policy.rule_count(), "rule"))
+}
+
+/// Prints to stdout. A reader that has seen enough, as in `comporta check . | head`, is no fault.
+fn print_page(page: &str) {
+    if let Err(error) = io::stdout().write_all(page.as_bytes())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        eprintln!("error: cannot write to stdout: {error}");
+    }
 }

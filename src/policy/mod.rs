@@ -18,6 +18,7 @@ mod pattern;
 mod reader;
 mod rule;
 mod source;
+mod visible;
 mod yaml;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::visible::{Visible, readable};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RulePage {
     /// How many rules there are in all.
-    pub count: usize,
+    pub rule_count: usize,
     /// The first of this page, counted from 0.
     pub offset: usize,
     pub rules: Vec<ListedRule>,
@@ -68,7 +68,7 @@ impl Policy {
         }
         let end = offset.saturating_add(limit).min(placed.len());
         let page = offset.min(end)..end;
-        RulePage { count: placed.len(), offset, rules: page.map(|index| list(&placed, index)).collect() }
+        RulePage { rule_count: placed.len(), offset, rules: page.map(|index| list(&placed, index)).collect() }
     }
 
     /// The domains by their names.

@@ -108,7 +108,7 @@ fn rules_are_listed_in_the_order_of_the_files_page_by_page() {
     let policy = policy(&text);
     let ways = |offset, limit| -> Vec<String> {
         let page = policy.rule_page(offset, limit);
-        assert_eq!((page.count, page.offset), (40, offset));
+        assert_eq!((page.rule_count, page.offset), (40, offset));
         page.rules.iter().map(|rule| rule.to_string().lines().next().unwrap().to_owned()).collect()
     };
     assert_eq!(ways(0, 3), ["d: k0=v0", "d: k0=v0 > below", "d: k1=v1"]);

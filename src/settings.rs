@@ -28,7 +28,7 @@ pub struct ServeSettings {
     #[arg(long, env = "COMPORTA_HTTP_ADDR", value_name = "ADDR", default_value = "[::]:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
-    /// Address for operators: /metrics
+    /// Address for operators: /policy, /explain, /buckets, /metrics
     #[arg(
         long,
         env = "COMPORTA_ADMIN_ADDR",

@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod check;
+mod explain;
 mod serve;
 
 use std::io::{self, Write};
@@ -29,6 +30,11 @@ enum Command {
     ///
     /// Exits with 0 when the policy could be served, and with 1 otherwise.
     Check(check::CheckSettings),
+    /// Say which limits count for a request's descriptor, and why
+    ///
+    /// Exits with 0 when there is an answer, even if it is that no limit counts, with 1 when the policy has faults, and
+    /// with 2 when the question makes no sense.
+    Explain(explain::ExplainSettings),
 }
 
 /// Runs the command that the process was started with.
@@ -41,6 +47,7 @@ pub fn run() -> ExitCode {
     match Cli::parse_from(arguments).command {
         Command::Serve(settings) => serve::run(&settings),
         Command::Check(settings) => check::run(&settings),
+        Command::Explain(settings) => explain::run(&settings),
     }
 }
 

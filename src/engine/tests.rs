@@ -1,3 +1,5 @@
+mod explain;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 

@@ -75,7 +75,7 @@ pub async fn serve(
     let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
     let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
     let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
-    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_set(&stop_http)));
+    let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), metrics, until_set(&stop_http)));
     let mut housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
 
     tokio::select! {

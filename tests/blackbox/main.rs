@@ -10,3 +10,4 @@ mod grpc;
 mod harness;
 mod json;
 mod shutdown;
+mod wrong_protocol;

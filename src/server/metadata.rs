@@ -12,13 +12,14 @@ use crate::policy::Metadata;
 use crate::request::{Descriptor, Entry, RateLimitRequest};
 
 pub(super) fn dynamic_metadata(decision: &Decision, request: &RateLimitRequest) -> Struct {
+    let refuses = |status: &Status| decision.code == Code::OverLimit && status.code == Code::OverLimit;
     let mut fields = HashMap::from([
         ("domain".to_owned(), text(String::from_utf8_lossy(&request.domain))),
         ("descriptors".to_owned(), list(request.descriptors.iter().map(describe))),
         ("source".to_owned(), text(decision.source.name())),
-        // Those that refuse, and those that would if they were not in shadow mode.
-        ("refusedBy".to_owned(), ways(decision, request, |status| status.code == Code::OverLimit)),
-        ("wouldRefuse".to_owned(), ways(decision, request, |status| status.is_over && status.code == Code::Ok)),
+        ("refusedBy".to_owned(), ways(decision, request, refuses)),
+        // Over their limit, but in shadow mode, or a quota beside one that has room.
+        ("wouldRefuse".to_owned(), ways(decision, request, |status| status.is_over && !refuses(status))),
     ]);
     if request.hits_addend > 0 {
         fields.insert("hitsAddend".to_owned(), number(f64::from(request.hits_addend)));

@@ -9,5 +9,6 @@ mod envoy;
 mod grpc;
 mod harness;
 mod json;
+mod metadata;
 mod shutdown;
 mod wrong_protocol;

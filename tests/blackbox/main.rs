@@ -6,6 +6,7 @@
 mod cli;
 mod conformance;
 mod envoy;
+mod faces;
 mod grpc;
 mod harness;
 mod json;

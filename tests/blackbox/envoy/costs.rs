@@ -39,6 +39,10 @@ const GIVE_BACK_AFTER_THE_RESPONSE: Change = (
                       apply_on_stream_done: true"#,
 );
 
+/// The same, but what is given back is always 30.
+const GIVE_BACK_A_FIXED_NUMBER: Change =
+    (r#"{format: "%RESP(x-unused)%", is_negative_hits: true}"#, "{number: 30, is_negative_hits: true}");
+
 const ANSWER: &str = r#"- match: {prefix: /}
                 direct_response: {status: 200, body: {inline_string: "hello from the service\n"}}"#;
 
@@ -108,18 +112,32 @@ fn without_overdraft_a_cost_above_what_is_left_is_not_charged() {
     wait_for_remaining(&gateway, 200);
 }
 
+const ENOUGH_FOR_ONE_REQUEST: &str =
+    "{domain: api, descriptors: [{key: tenant, rate_limit: {requests_per_unit: 100, unit: year}}]}";
+
 #[test]
 fn what_a_failed_response_has_not_used_is_given_back() {
     let gateway = Gateway::start(
-        Setup::new("{domain: api, descriptors: [{key: tenant, rate_limit: {requests_per_unit: 100, unit: year}}]}"),
+        Setup::new(ENOUGH_FOR_ONE_REQUEST),
         &[GIVE_BACK_AFTER_THE_RESPONSE, SERVICE_TELLS_WHAT_IS_UNUSED],
     );
     for _ in 0..3 {
-        assert_eq!(gateway.get("/fails", b"acme").status, 503, "the budget is enough for one request");
+        assert_eq!(gateway.get("/fails", b"acme").status, 503);
         wait_for_remaining(&gateway, 100);
     }
     assert_eq!(gateway.get("/", b"acme").status, 200);
     assert_eq!(gateway.get("/", b"acme").status, 429, "what the service has used is gone");
     // Envoy's own 429 has no x-unused, so that it gives nothing back.
     assert_eq!(gateway.get("/fails", b"acme").status, 429);
+}
+
+/// Why the amount is better taken from a header of the response: Envoy's own 429 does not have it.
+#[test]
+fn a_fixed_number_is_given_back_for_refused_requests_too() {
+    let gateway =
+        Gateway::start(Setup::new(ENOUGH_FOR_ONE_REQUEST), &[GIVE_BACK_AFTER_THE_RESPONSE, GIVE_BACK_A_FIXED_NUMBER]);
+    assert_eq!(gateway.get("/", b"acme").status, 200);
+    wait_for_remaining(&gateway, 30);
+    assert_eq!(gateway.get("/", b"acme").status, 429);
+    wait_for_remaining(&gateway, 60);
 }

@@ -1,3 +1,5 @@
+//! An Envoy that is set up as `examples/envoy/` sets it up, but for what a test changes, and the Comporta that it asks.
+
 use std::fs;
 use std::net::SocketAddr;
 

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::App;
 use crate::limit::Micros;
-use crate::telemetry::log::Seldom;
+use crate::telemetry::log::Throttle;
 
 /// The same mistake is told once in this time.
 const PAUSE: Micros = Micros::from_seconds(60);
@@ -28,14 +28,14 @@ const RETRY_ACCEPT: Duration = Duration::from_millis(50);
 
 /// The connections of the gRPC port, each looked at when its first bytes arrive.
 pub(super) fn sniff(incoming: TcpIncoming, app: Arc<App>) -> impl Stream<Item = io::Result<Sniffed>> {
-    let failures = Seldom::new(PAUSE);
-    let told = Arc::new(Told { app, warnings: Seldom::new(PAUSE) });
+    let failures = Throttle::new(PAUSE);
+    let mistakes = Arc::new(MistakeLog::new(app));
     incoming.then(move |stream| {
-        let connection = stream.map(|stream| Sniffed { stream, told: Some(Arc::clone(&told)) });
+        let connection = stream.map(|stream| Sniffed { stream, mistakes: Some(Arc::clone(&mistakes)) });
         let wait = connection.as_ref().is_err_and(is_lasting);
         if let Err(error) = &connection
             && wait
-            && let Some(passed_over) = failures.admit(told.app.clock.now())
+            && let Some(passed_over) = failures.admit(mistakes.app.clock.now())
         {
             warn!(passed_over, "cannot accept connections on the gRPC port: {error}; raise the limit of open files");
         }
@@ -55,42 +55,75 @@ fn is_lasting(error: &io::Error) -> bool {
     !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-struct Told {
+struct MistakeLog {
     app: Arc<App>,
-    warnings: Seldom,
+    // One each, so that a flood of one mistake does not hide another.
+    tls: Throttle,
+    http_1: Throttle,
+    unknown: Throttle,
 }
 
 /// A connection whose first bytes may not have come yet.
 pub(super) struct Sniffed {
     stream: TcpStream,
     /// Until the first bytes are there.
-    told: Option<Arc<Told>>,
+    mistakes: Option<Arc<MistakeLog>>,
 }
 
-/// What the first bytes of a connection say that it is, if that is not HTTP/2.
-fn mistake(first: &[u8]) -> Option<&'static str> {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
-    let compared = first.len().min(PREFACE.len());
-    match first {
-        _ if first[..compared] == PREFACE[..compared] => None,
-        // A TLS record of the type handshake.
-        [0x16, 0x03, ..] | [0x16] => Some(
-            "a client speaks TLS to the gRPC port, which is plaintext: remove transport_socket from Envoy's cluster",
-        ),
-        _ if first[0].is_ascii_uppercase() => Some(
-            "a client speaks HTTP/1 to the gRPC port: set http2_protocol_options in Envoy's cluster, or send JSON to the \
-             port of --http-addr",
-        ),
-        _ => Some("a client speaks neither HTTP/2 nor anything known to the gRPC port: only gRPC is answered there"),
+/// What a client speaks that is not HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    Tls,
+    Http1,
+    Unknown,
+}
+
+impl Mistake {
+    /// What the first bytes of a connection say that it is, if that is not HTTP/2.
+    fn of(first: &[u8]) -> Option<Self> {
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+        let compared = first.len().min(PREFACE.len());
+        match first {
+            _ if first[..compared] == PREFACE[..compared] => None,
+            // A TLS record of the type handshake.
+            [0x16, 0x03, ..] | [0x16] => Some(Self::Tls),
+            _ if first[0].is_ascii_uppercase() => Some(Self::Http1),
+            _ => Some(Self::Unknown),
+        }
+    }
+
+    /// What has happened, and what to do about it.
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Tls => {
+                "a client speaks TLS to the gRPC port, which is plaintext: remove transport_socket from Envoy's cluster"
+            }
+            Self::Http1 => {
+                "a client speaks HTTP/1 to the gRPC port: set http2_protocol_options in Envoy's cluster, or send JSON \
+                 to the port of --http-addr"
+            }
+            Self::Unknown => {
+                "a client speaks neither HTTP/2 nor anything known to the gRPC port: only gRPC is answered there"
+            }
+        }
     }
 }
 
-impl Told {
-    fn look(&self, first: &[u8], peer: io::Result<SocketAddr>) {
-        let Some(mistake) = mistake(first) else { return };
-        if let Some(passed_over) = self.warnings.admit(self.app.clock.now()) {
+impl MistakeLog {
+    fn new(app: Arc<App>) -> Self {
+        Self { app, tls: Throttle::new(PAUSE), http_1: Throttle::new(PAUSE), unknown: Throttle::new(PAUSE) }
+    }
+
+    fn note(&self, first: &[u8], peer: io::Result<SocketAddr>) {
+        let Some(mistake) = Mistake::of(first) else { return };
+        let warnings = match mistake {
+            Mistake::Tls => &self.tls,
+            Mistake::Http1 => &self.http_1,
+            Mistake::Unknown => &self.unknown,
+        };
+        if let Some(passed_over) = warnings.admit(self.app.clock.now()) {
             let peer = peer.map_or_else(|_| "unknown".to_owned(), |peer| peer.to_string());
-            warn!(peer, passed_over, "{mistake}");
+            warn!(peer, passed_over, "{}", mistake.advice());
         }
     }
 }
@@ -101,9 +134,9 @@ impl AsyncRead for Sniffed {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         let first = &buf.filled()[before..];
         if !first.is_empty()
-            && let Some(told) = self.told.take()
+            && let Some(mistakes) = self.mistakes.take()
         {
-            told.look(first, self.stream.peer_addr());
+            mistakes.note(first, self.stream.peer_addr());
         }
         read
     }
@@ -149,11 +182,16 @@ mod tests {
 
     #[test]
     fn the_usual_mistakes_are_told_apart() {
-        assert_eq!(mistake(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), None);
-        assert_eq!(mistake(b"PRI"), None);
-        assert!(mistake(b"POST / HTTP/1.1\r\n").unwrap().contains("HTTP/1"));
-        assert!(mistake(b"P").is_none(), "too little to say");
-        assert!(mistake(&[0x16, 0x03, 0x01]).unwrap().contains("TLS"));
-        assert!(mistake(b"\0\0").unwrap().contains("neither"));
+        for (first, mistake) in [
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), None),
+            (b"PRI", None),
+            // Too little to say.
+            (b"P", None),
+            (b"POST / HTTP/1.1\r\n", Some(Mistake::Http1)),
+            (&[0x16, 0x03, 0x01], Some(Mistake::Tls)),
+            (b"\0\0", Some(Mistake::Unknown)),
+        ] {
+            assert_eq!(Mistake::of(first), mistake, "{first:?}");
+        }
     }
 }

@@ -16,19 +16,19 @@ pub fn init(filter: Targets) {
 
 /// Lets through one event in a while, so that what happens often is told and does not flood the log.
 #[derive(Debug)]
-pub struct Seldom {
+pub struct Throttle {
     pause: Micros,
-    state: Mutex<SeldomState>,
+    state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug, Default)]
-struct SeldomState {
+struct ThrottleState {
     /// When the next event may be told.
     next: Micros,
     passed_over: u64,
 }
 
-impl Seldom {
+impl Throttle {
     /// At most one event in `pause`.
     #[must_use]
     pub fn new(pause: Micros) -> Self {
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn a_flood_is_told_once_in_a_while_with_its_size() {
-        let seldom = Seldom::new(Micros::from_seconds(60));
+        let throttle = Throttle::new(Micros::from_seconds(60));
         let at = |seconds| Now { monotonic: Micros::from_seconds(seconds), utc: Micros(0) };
-        assert_eq!(seldom.admit(at(0)), Some(0));
+        assert_eq!(throttle.admit(at(0)), Some(0));
         for second in 0..60 {
-            assert_eq!(seldom.admit(at(second)), None);
+            assert_eq!(throttle.admit(at(second)), None);
         }
-        assert_eq!(seldom.admit(at(60)), Some(60));
+        assert_eq!(throttle.admit(at(60)), Some(60));
     }
 }

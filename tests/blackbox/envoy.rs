@@ -1,12 +1,15 @@
 //! A real Envoy asks a real Comporta, set up as `examples/envoy/` sets it up.
 
-use std::fs;
-use std::net::SocketAddr;
+mod costs;
+mod gateway;
+mod overrides;
+mod told;
 
-use crate::harness::http::{self, Response};
-use crate::harness::{Comporta, Envoy, Setup, envoy_command, fill_in, free_address, project_path, wait_for};
+use self::gateway::{Change, EXAMPLE, Gateway, number};
+use crate::harness::{Setup, envoy_command, http, project_path, wait_for};
 
-const EXAMPLE: &str = "examples/envoy/envoy.yaml";
+/// What Envoy does with a request when Comporta does not answer.
+const REFUSE_WITHOUT_ANSWER: Change = ("failure_mode_deny: false", "failure_mode_deny: true");
 
 const POLICY: &str = "
 domain: api
@@ -16,62 +19,6 @@ descriptors:
     descriptors:
       - {key: path, value: /export*, share_threshold: true, rate_limit: {requests_per_unit: 1, unit: hour}}
 ";
-
-/// An Envoy in front of a service, and the Comporta that it asks.
-struct Gateway {
-    comporta: Comporta,
-    setup: Setup,
-    _envoy: Envoy,
-    public: SocketAddr,
-}
-
-/// What Envoy does with a request when Comporta does not answer.
-#[derive(Clone, Copy, PartialEq)]
-enum WithoutAnswer {
-    Pass,
-    Refuse,
-}
-
-impl Gateway {
-    fn start(setup: Setup, without_answer: WithoutAnswer) -> Self {
-        let comporta = setup.start();
-        let (public, service, admin) = (free_address(), free_address(), free_address());
-        let port = |address: SocketAddr| format!("port_value: {}}}", address.port());
-        let config = fill_in(
-            &fs::read_to_string(project_path(EXAMPLE)).unwrap(),
-            &[
-                ("port_value: 10000}", port(public)),
-                ("port_value: 10001}", port(service)),
-                ("port_value: 9901}", port(admin)),
-                ("port_value: 8081}", port(comporta.addresses.grpc)),
-                ("failure_mode_deny: false", format!("failure_mode_deny: {}", without_answer == WithoutAnswer::Refuse)),
-                // A machine that runs many tests at once may pause for longer than users should wait.
-                ("timeout: 0.1s", "timeout: 10s".to_owned()),
-            ],
-        );
-        let envoy = Envoy::start(&config, admin);
-        Self { comporta, setup, _envoy: envoy, public }
-    }
-
-    fn with_policy(policy: &str) -> Self {
-        Self::start(Setup::new(policy), WithoutAnswer::Pass)
-    }
-
-    fn get(&self, path: &str, tenant: &[u8]) -> Response {
-        http::get_with(self.public, path, &[("x-tenant", tenant)]).unwrap()
-    }
-
-    /// The statuses of so many requests, one after the other.
-    fn statuses(&self, count: usize, path: &str, tenant: &[u8]) -> Vec<u16> {
-        (0..count).map(|_| self.get(path, tenant).status).collect()
-    }
-}
-
-/// A header's value as a number.
-fn number(response: &Response, header: &str) -> u32 {
-    let value = response.header(header).unwrap_or_else(|| panic!("no {header} in {response:?}"));
-    value.parse().unwrap_or_else(|_| panic!("{header} is {value:?}"))
-}
 
 #[test]
 fn requests_pass_until_the_limit_and_are_refused_after_it() {
@@ -140,7 +87,7 @@ fn a_header_of_50_kb_is_limited_like_any_other() {
 
 #[test]
 fn while_comporta_is_down_envoy_passes_requests_if_told_so_and_limits_again_after_it() {
-    let Gateway { comporta, setup, _envoy, public } = Gateway::with_policy(POLICY);
+    let Gateway { comporta, setup, envoy: _envoy, public } = Gateway::with_policy(POLICY);
     let status = || http::get_with(public, "/", &[("x-tenant", b"acme")]).unwrap().status;
     assert_eq!([status(), status(), status(), status()], [200, 200, 200, 429]);
 
@@ -153,7 +100,8 @@ fn while_comporta_is_down_envoy_passes_requests_if_told_so_and_limits_again_afte
 
 #[test]
 fn while_comporta_is_down_envoy_refuses_requests_if_told_so_and_passes_them_after_it() {
-    let Gateway { comporta, setup, _envoy, public } = Gateway::start(Setup::new(POLICY), WithoutAnswer::Refuse);
+    let gateway = Gateway::start(Setup::new(POLICY), &[REFUSE_WITHOUT_ANSWER]);
+    let Gateway { comporta, setup, envoy: _envoy, public } = gateway;
     let status = || http::get_with(public, "/", &[("x-tenant", b"acme")]).unwrap().status;
     assert_eq!(status(), 200);
 
@@ -167,7 +115,7 @@ fn while_comporta_is_down_envoy_refuses_requests_if_told_so_and_passes_them_afte
 
 #[test]
 fn the_example_does_with_the_shipped_policy_what_its_readme_shows() {
-    let gateway = Gateway::start(Setup::with_path(project_path("config")), WithoutAnswer::Pass);
+    let gateway = Gateway::start(Setup::with_path(project_path("config")), &[]);
     let newcomer = gateway.get("/", b"newcomer");
     assert_eq!((newcomer.status, newcomer.body.as_str()), (200, "hello from the service\n"));
     assert_eq!(newcomer.header("x-ratelimit-limit"), Some("10, 10;w=60, 50;w=1"), "the tenant's and the address's");

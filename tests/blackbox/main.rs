@@ -6,7 +6,10 @@
 mod cli;
 mod conformance;
 mod envoy;
+mod faces;
 mod grpc;
 mod harness;
 mod json;
+mod metadata;
 mod shutdown;
+mod wrong_protocol;

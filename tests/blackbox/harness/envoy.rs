@@ -13,7 +13,7 @@ use super::{http, project_path, wait_for, write_file};
 /// A running Envoy.
 #[derive(Debug)]
 pub(crate) struct Envoy {
-    _process: Process,
+    process: Process,
     _folder: TempDir,
 }
 
@@ -26,13 +26,20 @@ impl Envoy {
         let mut command = envoy_command(&path);
         // Several Envoys may run at once, and each needs shared memory of its own.
         command.args(["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning"]);
+        // Access logs are written at once, and not every ten seconds.
+        command.args(["--file-flush-interval-msec", "10"]);
         let mut process = Process::start("envoy", &mut command, folder.path().join("log"));
         wait_for("envoy to be ready", || {
             let exit = process.has_exited();
             assert!(exit.is_none(), "envoy ended before it was ready: {}", exit.unwrap());
             http::get(admin, "/ready").is_ok_and(|response| response.status == 200).then_some(())
         });
-        Self { _process: process, _folder: folder }
+        Self { process, _folder: folder }
+    }
+
+    /// All that it has printed so far, its access log included when that goes to stdout.
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
     }
 }
 

@@ -4,6 +4,8 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::{RateLimitDescrip
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
 use tonic::Status;
 use tonic::transport::Channel;
 
@@ -39,4 +41,20 @@ pub(crate) async fn ask(client: &mut Client, request: RateLimitRequest) -> Resul
 /// The overall code of one hit on each descriptor of domain `d`.
 pub(crate) async fn code<'a>(client: &mut Client, descriptors: impl IntoIterator<Item = &'a str>) -> Code {
     ask(client, request("d", descriptors)).await.unwrap().overall_code()
+}
+
+/// A `Struct` as the JSON that it stands for.
+pub(crate) fn struct_to_json(content: &Struct) -> serde_json::Value {
+    content.fields.iter().map(|(key, value)| (key.clone(), value_to_json(value))).collect()
+}
+
+fn value_to_json(value: &Value) -> serde_json::Value {
+    match value.kind.as_ref().expect("a value of some kind") {
+        Kind::NullValue(_) => serde_json::Value::Null,
+        Kind::BoolValue(flag) => (*flag).into(),
+        Kind::NumberValue(number) => (*number).into(),
+        Kind::StringValue(text) => text.as_str().into(),
+        Kind::ListValue(list) => list.values.iter().map(value_to_json).collect(),
+        Kind::StructValue(content) => struct_to_json(content),
+    }
 }

@@ -18,6 +18,11 @@ impl Response {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// How often a header is there.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).count()
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in the body {:?}", self.body))
     }
@@ -29,6 +34,10 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 
 pub(crate) fn get_with(address: SocketAddr, path: &str, headers: &[(&str, &[u8])]) -> io::Result<Response> {
     request(address, "GET", path, headers, b"")
+}
+
+pub(crate) fn post_json(address: SocketAddr, path: &str, body: &str) -> io::Result<Response> {
+    request(address, "POST", path, &[("content-type", b"application/json")], body.as_bytes())
 }
 
 /// Sends a request and reads the whole answer. An error is one of the connection; any status is an answer.

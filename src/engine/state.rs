@@ -88,7 +88,7 @@ impl Engine {
     fn state_without_limit(&self, key: BucketKey, now: Now) -> BucketState {
         let slot = self.table.lock([key].into_iter()).get(key).copied();
         let Some(slot) = slot else { return BucketState::absent(None) };
-        let until_full = slot.remaining_until_full(now);
+        let until_full = slot.until_full(now);
         BucketState {
             presence: if until_full == Micros(0) { Presence::Idle } else { Presence::InUse },
             used: if until_full == Micros(0) { 0 } else { slot.bucket().used() },

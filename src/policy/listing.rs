@@ -95,7 +95,7 @@ fn place<'p>(domain: &'p Domain, rules: &'p Rules, parent: Option<usize>, placed
         }
     }
     // Rules behind one anchor stand at one place; the rest makes their order the same in every process.
-    steps.sort_by_key(|step| (&step.node.rule.file, step.node.rule.line, step.key, step.value));
+    steps.sort_unstable_by_key(|step| (&step.node.rule.file, step.node.rule.line, step.key, step.value));
     for step in steps {
         placed.push(Placed { parent, domain, step });
         if let Some(below) = &step.node.rules {

@@ -15,6 +15,7 @@ use axum::routing::{MethodRouter, get};
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Serialize;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 
 use super::{App, BoxError};
 use crate::engine::Engine;
@@ -29,6 +30,8 @@ const JSON: &str = "application/json";
 struct Admin {
     app: Arc<App>,
     metrics: Metrics,
+    /// Held while a page is made. Each takes some megabytes when the policy is large, so they are made one by one.
+    turn: Arc<Mutex<()>>,
 }
 
 pub(super) async fn serve(
@@ -37,8 +40,14 @@ pub(super) async fn serve(
     metrics: Metrics,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), BoxError> {
-    axum::serve(listener, router(Admin { app, metrics })).with_graceful_shutdown(shutdown).await?;
+    axum::serve(listener, router(Admin::new(app, metrics))).with_graceful_shutdown(shutdown).await?;
     Ok(())
+}
+
+impl Admin {
+    fn new(app: Arc<App>, metrics: Metrics) -> Self {
+        Self { app, metrics, turn: Arc::default() }
+    }
 }
 
 fn router(admin: Admin) -> Router {
@@ -96,9 +105,11 @@ impl PageError {
 /// A page that is made on a thread where it holds up no request, because a policy may have 100,000 rules.
 fn page<T: Serialize + fmt::Display + 'static>(page: &'static Page<T>) -> MethodRouter<Arc<Admin>> {
     get(move |State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery, headers: HeaderMap| async move {
+        let turn = Arc::clone(&admin.turn).lock_owned().await;
         let now = admin.app.clock.now();
         let query = query.unwrap_or_default();
         let rendering = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
             render(&admin.app.engine, &query, accept, now, page)
         });

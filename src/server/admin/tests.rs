@@ -186,7 +186,7 @@ async fn asked(method: Method, path: &str) -> String {
     });
     let metrics = Metrics::new(Arc::clone(&app.engine));
     let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
-    let response = router(Admin { app, metrics }).oneshot(request).await.unwrap();
+    let response = router(Admin::new(app, metrics)).oneshot(request).await.unwrap();
     let header = |name| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
     let (kind, allow, status) = (header(header::CONTENT_TYPE), header(header::ALLOW), response.status());
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();

@@ -6,7 +6,12 @@ use super::*;
 fn level(depth: u32) -> BoxedStrategy<Vec<String>> {
     let value = prop::sample::select(&["", "a", "b", "ab", "*", "a*", "*b", "a*b", "aa*"][..]);
     let limit = prop::sample::select(
-        &["", "plan: p", "rate_limit: {unit: day, requests_per_unit: 7}", "tenants: {ab: p, a*: {unlimited: true}}"][..],
+        &[
+            "",
+            "plan: p",
+            "rate_limit: {unit: day, requests_per_unit: 7}",
+            "tenants: {ab: p, a*b*: {unlimited: true}, '*': {unit: day, requests_per_unit: 3}}",
+        ][..],
     );
     let below = if depth == 0 { Just(Vec::new()).boxed() } else { level(depth - 1) };
     let rule = (prop::sample::select(&["j", "k"][..]), value, limit, any::<bool>(), below);
@@ -14,14 +19,10 @@ fn level(depth: u32) -> BoxedStrategy<Vec<String>> {
     rules
         .prop_map(|rules| {
             let rule = |((key, value), (limit, is_shared, below)): ((&str, &str), (&str, bool, Vec<String>))| {
-                let is_wildcard = value.contains('*');
-                let has_tenants = limit.starts_with("tenants");
-                let limit = if has_tenants && !matches!(value, "" | "*" | "a*") { "" } else { limit };
-                let share = if is_shared && is_wildcard && !limit.starts_with("tenants") {
-                    "share_threshold: true,"
-                } else {
-                    ""
-                };
+                let takes_tenants = matches!(value, "" | "*" | "a*");
+                let limit = if limit.starts_with("tenants") && !takes_tenants { "" } else { limit };
+                let can_share = value.contains('*') && !limit.starts_with("tenants");
+                let share = if is_shared && can_share { "share_threshold: true," } else { "" };
                 let below = below.join(", ");
                 // A tenant that is also a sibling's value, or does not match, is a fault.
                 let limit = limit.replace("ab: p", if value == "a*" { "abb: p" } else { "abbb: p" });

@@ -1,7 +1,7 @@
 //! The only place that reads a clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::limit::{Micros, Now};
 
@@ -27,8 +27,16 @@ impl Clock {
 
     #[must_use]
     pub fn now(&self) -> Now {
-        let monotonic = self.monotonic();
-        Now { monotonic, utc: monotonic + Micros(self.utc_at_start.load(Ordering::Relaxed)) }
+        self.read().now
+    }
+
+    /// The time, and a stopwatch that starts with it.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        let at = Instant::now();
+        let elapsed = at.duration_since(self.started);
+        let monotonic = Micros(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()));
+        Reading { at, now: Now { monotonic, utc: monotonic + Micros(self.utc_at_start.load(Ordering::Relaxed)) } }
     }
 
     /// Takes over a system time that has been set, or has drifted from the monotonic one.
@@ -36,12 +44,22 @@ impl Clock {
         // A system time before 1970 is a clock that was never set; it counts as 1970.
         let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let utc = Micros(u64::try_from(utc.as_micros()).unwrap_or(u64::MAX));
-        self.utc_at_start.store((utc - self.monotonic()).0, Ordering::Relaxed);
+        self.utc_at_start.store((utc - self.now().monotonic).0, Ordering::Relaxed);
     }
+}
 
-    fn monotonic(&self) -> Micros {
-        let elapsed = self.started.elapsed();
-        Micros(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()))
+/// The time at one moment, and how long ago that was.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    at: Instant,
+    pub now: Now,
+}
+
+impl Reading {
+    /// The time since the reading; reads the clock once more.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.at.elapsed()
     }
 }
 

@@ -22,6 +22,14 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
+/// Bytes as a part of a name, of a bucket or a rule, in which `{ } | = ~` have a meaning.
+pub(crate) const fn in_name(bytes: &[u8]) -> Escaped<'_> {
+    const fn must_escape(byte: u8) -> bool {
+        !byte.is_ascii_graphic() || matches!(byte, b'%' | b'{' | b'}' | b'|' | b'=' | b'~')
+    }
+    Escaped { bytes, must_escape }
+}
+
 /// A `%` without two hexadecimal digits after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadEscape;

@@ -29,7 +29,22 @@ pub enum Source {
     Unlimited,
 }
 
+impl Code {
+    pub const ALL: [Self; 2] = [Self::Ok, Self::OverLimit];
+
+    /// The name of the code in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::OverLimit => "over_limit",
+        }
+    }
+}
+
 impl Source {
+    pub const ALL: [Self; 2] = [Self::Local, Self::Unlimited];
+
     /// The name of the source in metrics and metadata.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -115,7 +115,7 @@ impl Engine {
     #[must_use]
     pub fn explain(&self, domain: &[u8], entries: &[(&[u8], &[u8])], now: Now) -> Explanation {
         let state = |name: &BucketName, limit: &Limit| Some(self.state(name.key(&self.seed), limit, now));
-        Explanation::with_states(&self.policy.load(), domain, entries, state)
+        Explanation::with_states(&self.active.load().policy, domain, entries, state)
     }
 }
 

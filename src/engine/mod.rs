@@ -8,6 +8,7 @@ mod name;
 mod question;
 mod state;
 mod table;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -23,12 +24,14 @@ pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use name::{BucketName, NameError};
 pub use state::{BucketReport, BucketState, Presence};
 pub use table::Table;
+pub use tally::{Tallies, Tally};
 
 use crate::limit::Now;
 use crate::policy::{Defaults, Policy};
 use crate::request::RateLimitRequest;
 use key::{KeyHasher, KeySeed};
 use question::{Enforcement, Question, validate};
+use tally::TallyIndex;
 use trial::{Refusal, Trial, by_descriptor, strictest_status};
 
 /// How an [`Engine`] decides, whatever the policy is.
@@ -45,18 +48,31 @@ pub struct EngineSettings {
 /// Decides requests from the policy and the buckets in memory.
 #[derive(Debug)]
 pub struct Engine {
-    policy: ArcSwap<Policy>,
+    active: ArcSwap<ActivePolicy>,
     table: Table,
     seed: KeySeed,
     settings: EngineSettings,
     counts: Counts,
 }
 
+/// A policy in force, and what its rules have decided.
+#[derive(Debug)]
+pub struct ActivePolicy {
+    pub policy: Policy,
+    pub tallies: Tallies,
+}
+
+impl ActivePolicy {
+    fn new(policy: Policy) -> Self {
+        Self { tallies: Tallies::of(&policy), policy }
+    }
+}
+
 impl Engine {
     #[must_use]
     pub fn new(policy: Policy, settings: EngineSettings) -> Self {
         Self {
-            policy: ArcSwap::from_pointee(policy),
+            active: ArcSwap::from_pointee(ActivePolicy::new(policy)),
             table: Table::new(settings.max_buckets),
             seed: KeySeed::random(),
             settings,
@@ -71,13 +87,16 @@ impl Engine {
     /// [`InvalidRequest`] where the message is none that Envoy sends. Nothing is taken then.
     pub fn decide(&self, request: &RateLimitRequest, now: Now) -> Result<Decision, InvalidRequest> {
         validate(request)?;
-        let policy = self.policy.load();
-        let decision = if let Some(domain) = policy.domain(&request.domain) {
+        let active = self.active.load();
+        let decision = if let Some(domain) = active.policy.domain(&request.domain) {
             let way_to_domain = KeyHasher::new(&self.seed, &request.domain);
-            self.answer(Question::new(request, domain, &way_to_domain, self.settings.defaults), now)
+            let question = Question::new(request, &active.policy, domain, &way_to_domain, self.settings.defaults);
+            self.answer(question, &active.tallies, now)
         } else {
             self.counts.unknown_domain.increment();
-            let statuses = SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len());
+            let statuses: SmallVec<[Status; 4]> = SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len());
+            let tally = TallyIndex::unknown_domain(&active.policy);
+            statuses.iter().for_each(|status| active.tallies.count(tally, status));
             Decision { code: Code::Ok, source: Source::Unlimited, statuses }
         };
         match decision.code {
@@ -88,8 +107,8 @@ impl Engine {
     }
 
     /// Takes from the buckets, all or nothing, and says what each descriptor met.
-    fn answer(&self, question: Question<'_>, now: Now) -> Decision {
-        let Question { checks, mut statuses, has_unlimited_quota } = question;
+    fn answer(&self, question: Question<'_>, counts: &Tallies, now: Now) -> Decision {
+        let Question { checks, mut statuses, tallies, has_unlimited_quota } = question;
         let mut buckets = self.table.lock(checks.iter().map(|check| check.key));
         let mut trials: SmallVec<[Trial<'_>; 2]> =
             checks.into_iter().map(|check| Trial::begin(check, &mut buckets, now)).collect();
@@ -116,6 +135,9 @@ impl Engine {
                 let refuses = status.is_over && is_enforced && refusal.involves(check.enforcement);
                 statuses[check.descriptor] = Status { refuses, ..status };
             }
+        }
+        for (tally, status) in tallies.iter().zip(&statuses) {
+            counts.count(*tally, status);
         }
         Decision {
             code: if is_enforced { Code::OverLimit } else { Code::Ok },
@@ -144,13 +166,13 @@ impl Engine {
 
     /// Replaces the policy. Buckets whose identity stays keep their state.
     pub fn set_policy(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+        self.active.store(Arc::new(ActivePolicy::new(policy)));
     }
 
-    /// The policy that is served now.
+    /// The policy that is served now, with its tallies.
     #[must_use]
-    pub fn policy(&self) -> Arc<Policy> {
-        self.policy.load_full()
+    pub fn active(&self) -> Arc<ActivePolicy> {
+        self.active.load_full()
     }
 
     #[must_use]

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use super::key::{BucketKey, KeyHasher, KeySeed};
 use crate::limit::{Algorithm, Limit, Unit};
-use crate::percent::{self, Escaped};
+use crate::percent::{self, in_name};
 use crate::policy::PathPart;
 
 /// What stands before a bucket's name in the store, so that a database can hold other things too.
@@ -92,9 +92,9 @@ impl BucketName {
 
 impl fmt::Display for BucketName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{{{}", escaped(&self.domain))?;
+        write!(f, "{{{}", in_name(&self.domain))?;
         for NamePart { key, value, is_shared } in &self.way {
-            write!(f, "|{}{}{}", escaped(key), if *is_shared { '~' } else { '=' }, escaped(value))?;
+            write!(f, "|{}{}{}", in_name(key), if *is_shared { '~' } else { '=' }, in_name(value))?;
         }
         f.write_str("}:")?;
         if self.multiplier != 1 {
@@ -106,13 +106,6 @@ impl fmt::Display for BucketName {
             Algorithm::FixedWindow => write!(f, ":{}", self.algorithm.name()),
         }
     }
-}
-
-const fn escaped(bytes: &[u8]) -> Escaped<'_> {
-    const fn must_escape(byte: u8) -> bool {
-        !byte.is_ascii_graphic() || matches!(byte, b'%' | b'{' | b'}' | b'|' | b'=' | b'~')
-    }
-    Escaped { bytes, must_escape }
 }
 
 impl FromStr for BucketName {
@@ -128,7 +121,7 @@ impl FromStr for BucketName {
             .and_then(|(way, suffix)| Some((way, suffix.strip_prefix(':')?)))
             .ok_or(NameError::NoBraces)?;
         let mut parts = way.split('|');
-        let domain = unescaped(parts.next().unwrap_or_default())?;
+        let domain = unin_name(parts.next().unwrap_or_default())?;
         if domain.is_empty() {
             return Err(NameError::NoDomain);
         }
@@ -154,11 +147,11 @@ impl FromStr for NamePart {
             return Err(not_an_entry());
         }
         let is_shared = text[at..].starts_with('~');
-        Ok(Self { key: unescaped(key)?, value: unescaped(value)?, is_shared })
+        Ok(Self { key: unin_name(key)?, value: unin_name(value)?, is_shared })
     }
 }
 
-fn unescaped(text: &str) -> Result<Box<[u8]>, NameError> {
+fn unin_name(text: &str) -> Result<Box<[u8]>, NameError> {
     match percent::decode(text) {
         Ok(bytes) => Ok(bytes.into()),
         Err(percent::BadEscape) => Err(NameError::BadEscape(text.to_owned())),

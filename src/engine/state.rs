@@ -44,7 +44,8 @@ impl Engine {
     /// What is known of a bucket.
     #[must_use]
     pub fn bucket(&self, name: &BucketName, now: Now) -> BucketReport {
-        let policy = self.policy.load();
+        let active = self.active.load();
+        let policy = &active.policy;
         let limit = policy.domain(name.domain()).and_then(|domain| {
             // A pattern is found by itself as a value: a wildcard that comes earlier in the files and matches its text
             // matches all its values too.

@@ -54,14 +54,19 @@ impl Slot {
         self.bucket.until(self.full_at, now)
     }
 
-    /// Takes the place of this slot. Time never goes back, even if another thread read the clock later and came first.
-    pub(super) fn replace_with(&mut self, new: Self) {
-        *self = Self { touched: self.touched.max(new.touched), ..new };
+    /// The same, used at a (monotonic) time too, which may be earlier: another thread may have read the clock later and
+    /// come first.
+    pub(super) fn touched_at(self, time: Micros) -> Self {
+        Self { touched: self.touched.max(time), ..self }
     }
 
     /// Whole seconds since somebody last asked for it.
     pub(super) fn since_touched(&self, now: Now) -> u64 {
         (now.monotonic - self.touched).0 / 1_000_000
+    }
+
+    pub(super) const fn touched(&self) -> Micros {
+        self.touched
     }
 
     const fn hash(&self) -> u64 {

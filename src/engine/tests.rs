@@ -213,6 +213,63 @@ fn what_is_no_request_takes_nothing() {
 }
 
 #[test]
+fn a_lower_limit_of_a_request_does_not_hold_back_what_flows_to_the_rules_bucket() {
+    let engine = engine("domain: d\ndescriptors: [{key: k, rate_limit: {requests_per_unit: 1000, unit: minute}}]");
+    let at = |millis: u64| Now { monotonic: START.monotonic + Micros(millis * 1000), ..START };
+    let own_limit = |hits, amount| Descriptor {
+        limit: Some(LimitOverride { requests_per_unit: amount, unit: 2 }),
+        ..costing("k=a", hits)
+    };
+    assert!(engine.passes(&[costing("k=a", 1000)]));
+    for millis in (0..6_000).step_by(8) {
+        engine.decide(&request(&[own_limit(0, 0)]), at(millis)).unwrap();
+        let refused = engine.decide(&request(&[own_limit(1, 1)]), at(millis)).unwrap();
+        assert_eq!(refused.code, Code::OverLimit);
+    }
+    let status = engine.decide(&request(&[costing("k=a", 0)]), at(6_000)).unwrap().statuses[0].clone();
+    assert_eq!(status.remaining, 100);
+}
+
+#[test]
+fn each_rule_counts_what_it_decides() {
+    let engine = engine(
+        "domain: d
+descriptors:
+  - {key: a, rate_limit: {requests_per_unit: 1, unit: day},
+     descriptors: [{key: b, value: x*, share_threshold: true, rate_limit: {unlimited: true}}]}
+",
+    );
+    let own_limit = Descriptor { limit: Some(LimitOverride { requests_per_unit: 9, unit: 1 }), ..descriptor("z=1") };
+    for _ in 0..3 {
+        engine.ask(&[descriptor("a=1"), descriptor("a=1 b=xy"), descriptor("nothing=1"), own_limit.clone()]);
+    }
+    engine.decide(&RateLimitRequest { domain: "other".into(), ..request(&[descriptor("a=1")]) }, START).unwrap();
+    let active = engine.active();
+    let mut counted: Vec<_> = active
+        .tallies
+        .used()
+        .flat_map(|tally| {
+            tally.decisions().map(|(source, code, count)| {
+                (tally.domain().to_owned(), tally.rule().to_owned(), source.name(), code.name(), count)
+            })
+        })
+        .collect();
+    counted.sort();
+    let row = |domain: &str, rule: &str, source, code, count| (domain.to_owned(), rule.to_owned(), source, code, count);
+    assert_eq!(
+        counted,
+        [
+            row("(unknown)", "(none)", "unlimited", "ok", 1),
+            row("d", "(none)", "unlimited", "ok", 3),
+            row("d", "(request)", "local", "ok", 3),
+            row("d", "a", "local", "ok", 1),
+            row("d", "a", "local", "over_limit", 2),
+            row("d", "a|b~x*", "unlimited", "ok", 3),
+        ]
+    );
+}
+
+#[test]
 fn a_new_policy_keeps_what_was_spent() {
     let limit = |amount| {
         policy(&format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{requests_per_unit: {amount}, unit: day}}}}]"))

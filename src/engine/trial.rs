@@ -8,9 +8,9 @@ use crate::limit::{Bucket, Hits, Micros, Now};
 pub(super) struct Trial<'p> {
     pub(super) check: Check<'p>,
     pub(super) passes: bool,
-    /// The bucket before, if there was one.
-    before: Option<Bucket>,
-    /// The bucket now.
+    /// What was stored before, if anything was.
+    before: Option<Slot>,
+    /// The bucket now, brought to this moment.
     slot: Slot,
 }
 
@@ -24,9 +24,9 @@ impl<'p> Trial<'p> {
     /// Puts the bucket back as it was before. Trials are undone in reverse order.
     pub(super) fn undo(&self, buckets: &mut Locked<'_>, now: Now) {
         match (self.before, buckets.get(self.check.key)) {
-            (Some(before), Some(slot)) => slot.replace_with(present(&self.check, Some(before), now)),
+            (Some(before), Some(slot)) => *slot = before.touched_at(now.monotonic),
             // Another bucket of this request has taken its room.
-            (Some(before), None) => buckets.insert(present(&self.check, Some(before), now)),
+            (Some(before), None) => buckets.insert(before.touched_at(now.monotonic)),
             (None, _) => buckets.remove(self.check.key),
         }
     }
@@ -72,19 +72,22 @@ impl<'p> Trial<'p> {
     }
 }
 
-/// Does to the bucket what the check asks. Whether it passes, the bucket before if there was one, and the bucket now.
-fn attempt(check: &Check<'_>, buckets: &mut Locked<'_>, now: Now) -> (bool, Option<Bucket>, Slot) {
-    let existing = buckets.get(check.key);
-    let before = existing.as_ref().map(|slot| slot.bucket());
-    let mut bucket = before.unwrap_or_else(|| Bucket::unused(&check.limit, now));
-    bucket.settle(&check.limit, now);
+/// Does to the bucket what the check asks. Whether it passes, what was stored before, and the bucket now.
+fn attempt(check: &Check<'_>, buckets: &mut Locked<'_>, now: Now) -> (bool, Option<Slot>, Slot) {
+    let stored = buckets.get(check.key);
+    let before = stored.as_deref().copied();
+    let present = present(check, before.map(|slot| slot.bucket()), now);
+    let mut bucket = present.bucket();
     let passes = bucket.apply(&check.limit, check.hits, check.overdraft);
-    let slot = Slot::new(check.key, &check.limit, bucket, now);
-    match existing {
-        // A refused bucket is stored too: it has been touched, so it is not the idlest.
-        Some(existing) => existing.replace_with(slot),
-        None if bucket.is_unused() => {}
-        None => buckets.insert(slot),
+    let is_changed = bucket != present.bucket();
+    let slot = if is_changed { Slot::new(check.key, &check.limit, bucket, now) } else { present };
+    match (stored, before) {
+        (Some(stored), Some(before)) if is_changed => *stored = slot.touched_at(before.touched()),
+        // What flows back is settled only when hits are taken or put back: a request whose own limit is lower than the
+        // policy's must not change a bucket by looking at it, or by being refused. But it has been touched.
+        (Some(stored), _) => *stored = stored.touched_at(now.monotonic),
+        (None, _) if bucket.is_unused() => {}
+        (None, _) => buckets.insert(slot),
     }
     (passes, before, slot)
 }

@@ -9,12 +9,13 @@ use super::file::{FileSpec, LimitsSpec, PlanSpec, RuleSpec, TenantSpec, ValueSpe
 use super::known::nearest;
 use super::matcher::{Domain, RuleNode, Rules, Siblings, Tenants, Wildcard};
 use super::pattern::{Pattern, canonical, is_wildcard};
-use super::rule::RuleLimit;
+use super::rule::{Rule, RuleLimit};
+use crate::percent::in_name;
 
 /// All domains, and how many rules they have.
 pub(super) struct Compiled {
     pub(super) domains: Vec<(Box<[u8]>, Domain)>,
-    pub(super) rule_count: usize,
+    pub(super) rule_count: u32,
 }
 
 /// Compiles all files, in their order. If `are_complete` is not set, some file could not be read, and what seems to be
@@ -29,11 +30,11 @@ pub(super) fn compile(files: Vec<FileSpec>, are_complete: bool, sink: &mut Fault
 
     let mut all = Compiled { domains: Vec::with_capacity(specs.len()), rule_count: 0 };
     for (name, spec) in specs {
-        let mut compiler = Compiler { sink, plans: &spec.plans, are_complete, rule_count: 0 };
-        let rules = compiler.rules(spec.rules);
-        all.rule_count += compiler.rule_count;
+        let mut compiler = Compiler { sink, plans: &spec.plans, are_complete, rule_count: all.rule_count };
+        let rules = compiler.rules(spec.rules, "");
+        all.rule_count = compiler.rule_count;
         if let DomainName::Given(name) = name {
-            all.domains.push((name.as_bytes().into(), Domain::new((&*name).into(), rules)));
+            all.domains.push((name.as_bytes().into(), Domain::new((&*name).into(), all.domains.len(), rules)));
         }
     }
     all
@@ -75,40 +76,48 @@ struct Compiler<'c, 's> {
     sink: &'c mut FaultSink<'s>,
     plans: &'c BTreeMap<Rc<str>, PlacedPlan>,
     are_complete: bool,
-    rule_count: usize,
+    /// Of all domains so far.
+    rule_count: u32,
 }
 
 impl Compiler<'_, '_> {
     /// Compiles one level of the tree and all below it. As deep as the files, which have a bound.
-    fn rules(&mut self, specs: Vec<RuleSpec>) -> Rules {
+    fn rules(&mut self, specs: Vec<RuleSpec>, way: &str) -> Rules {
         let mut by_key: BTreeMap<Rc<str>, Vec<RuleSpec>> = BTreeMap::new();
         for spec in specs {
             if let Some(key) = &spec.key {
                 by_key.entry(Rc::clone(key)).or_default().push(spec);
             } else {
                 // The rule is lost, but not the faults below it.
-                self.node(spec, None);
+                self.node(spec, None, String::new());
             }
         }
-        let compiled = by_key.into_iter().map(|(key, specs)| (key.as_bytes().into(), self.siblings(&key, specs)));
+        let compiled = by_key.into_iter().map(|(key, specs)| (key.as_bytes().into(), self.siblings(&key, specs, way)));
         Rules { by_key: compiled.collect() }
     }
 
-    fn siblings(&mut self, key: &str, specs: Vec<RuleSpec>) -> Siblings {
+    fn siblings(&mut self, key: &str, specs: Vec<RuleSpec>, way: &str) -> Siblings {
         let exact_values = self.check_siblings(key, &specs);
+        let separator = if way.is_empty() { "" } else { "|" };
+        let name = |value: &str| format!("{way}{separator}{}{value}", in_name(key.as_bytes()));
         let (mut exact, mut wildcards, mut any) = (Vec::new(), Vec::new(), None);
         for mut spec in specs {
             let tenants = std::mem::take(&mut spec.tenants);
             match std::mem::replace(&mut spec.value, ValueSpec::Any) {
-                ValueSpec::Exactly(value) => exact.push((value.as_bytes().into(), self.node(spec, None))),
+                ValueSpec::Exactly(value) => {
+                    let name = name(&format!("={}", in_name(value.as_bytes())));
+                    exact.push((value.as_bytes().into(), self.node(spec, None, name)));
+                }
                 ValueSpec::Wildcard { pattern, is_shared } => {
+                    let separator = if is_shared { '~' } else { '=' };
+                    let name = name(&format!("{separator}{}", in_name(pattern.as_bytes())));
                     let pattern = Pattern::new(&pattern);
                     let tenants = self.tenants(tenants, Some(&pattern), &exact_values);
-                    wildcards.push(Wildcard { pattern, is_shared, node: self.node(spec, tenants) });
+                    wildcards.push(Wildcard { pattern, is_shared, node: self.node(spec, tenants, name) });
                 }
                 ValueSpec::Any => {
                     let tenants = self.tenants(tenants, None, &exact_values);
-                    any = Some(Box::new(self.node(spec, tenants)));
+                    any = Some(Box::new(self.node(spec, tenants, name(""))));
                 }
             }
         }
@@ -144,11 +153,12 @@ impl Compiler<'_, '_> {
         exact
     }
 
-    fn node(&mut self, spec: RuleSpec, tenants: Option<Box<Tenants>>) -> RuleNode {
+    fn node(&mut self, spec: RuleSpec, tenants: Option<Box<Tenants>>, name: String) -> RuleNode {
+        let index = self.rule_count;
         self.rule_count += 1;
         let limits = self.limits(spec.limits);
-        let rules = if spec.rules.is_empty() { None } else { Some(Box::new(self.rules(spec.rules))) };
-        RuleNode { rule: spec.rule, limits, tenants, rules }
+        let rules = if spec.rules.is_empty() { None } else { Some(Box::new(self.rules(spec.rules, &name))) };
+        RuleNode { rule: Rule { index, name: name.into(), ..spec.rule }, limits, tenants, rules }
     }
 
     fn tenants(

@@ -137,6 +137,8 @@ fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) 
         detailed_metric: false,
         value_to_metric: false,
         metadata: None,
+        index: 0,
+        name: Box::default(),
         file: reader.sink.file_name(reader.file),
         line: node.at.line,
     };

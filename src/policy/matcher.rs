@@ -10,6 +10,7 @@ use super::rule::{Rule, RuleLimit};
 #[derive(Debug)]
 pub struct Domain {
     name: Box<str>,
+    index: usize,
     rules: Rules,
 }
 
@@ -72,8 +73,19 @@ pub(super) struct Tenants {
 }
 
 impl Domain {
-    pub(super) const fn new(name: Box<str>, rules: Rules) -> Self {
-        Self { name, rules }
+    pub(super) const fn new(name: Box<str>, index: usize, rules: Rules) -> Self {
+        Self { name, index, rules }
+    }
+
+    /// Its place among the domains of the policy, from 0.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Shows every rule of the domain, in no particular order.
+    pub fn for_each_rule(&self, mut visit: impl FnMut(&Rule)) {
+        self.rules.for_each(&mut visit);
     }
 
     #[must_use]
@@ -105,6 +117,22 @@ impl Domain {
         }
         let (node, value) = last?;
         Some(Match { rule: &node.rule, limits: node.limits_for(value)? })
+    }
+}
+
+impl Rules {
+    /// As deep as the policy's files, which have a bound.
+    fn for_each(&self, visit: &mut impl FnMut(&Rule)) {
+        for (_, siblings) in self.by_key.iter() {
+            let exact = siblings.exact.iter().map(|(_, node)| node);
+            let wildcards = siblings.wildcards.iter().map(|wildcard| &wildcard.node);
+            for node in exact.chain(wildcards).chain(siblings.any.as_deref()) {
+                visit(&node.rule);
+                if let Some(rules) = &node.rules {
+                    rules.for_each(visit);
+                }
+            }
+        }
     }
 }
 

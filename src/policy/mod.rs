@@ -108,7 +108,7 @@ fn load_sources(sources: &[Source], defaults: Defaults) -> Result<Loaded, Faults
         policy: Policy {
             domains: compiled.domains.into_iter().collect(),
             files,
-            rule_count: compiled.rule_count,
+            rule_count: compiled.rule_count as usize,
             hash: ContentHash::of(sources),
             loaded_at: None,
         },
@@ -121,6 +121,10 @@ impl Policy {
     #[must_use]
     pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
         self.domains.get(name)
+    }
+
+    pub fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.domains.iter().map(|(_, domain)| domain)
     }
 
     /// The domains whose names look most like this one, and how many there are.

@@ -23,6 +23,11 @@ pub struct Rule {
     pub value_to_metric: bool,
     /// Whatever else the author says of the rule, for the response's dynamic metadata.
     pub metadata: Option<Arc<Metadata>>,
+    /// Its place among the rules of the policy, from 0.
+    pub index: u32,
+    /// The way to it, as metrics name it: `tenant|path~/export*`, escaped as in the name of a bucket. A key alone is a
+    /// rule for any value.
+    pub name: Box<str>,
     /// The file in which the rule stands, by its path as it was found.
     pub file: Arc<str>,
     /// The line of that file, from 1, in which the rule begins.

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use super::{App, BoxError};
 use crate::engine::Engine;
 use crate::limit::Now;
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics;
 use query::Query;
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -29,7 +29,6 @@ const JSON: &str = "application/json";
 #[derive(Debug)]
 struct Admin {
     app: Arc<App>,
-    metrics: Metrics,
     /// Held while a page is made. Each takes some megabytes when the policy is large, so they are made one by one.
     turn: Arc<Mutex<()>>,
 }
@@ -37,20 +36,13 @@ struct Admin {
 pub(super) async fn serve(
     listener: TcpListener,
     app: Arc<App>,
-    metrics: Metrics,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), BoxError> {
-    axum::serve(listener, router(Admin::new(app, metrics))).with_graceful_shutdown(shutdown).await?;
+    axum::serve(listener, router(app)).with_graceful_shutdown(shutdown).await?;
     Ok(())
 }
 
-impl Admin {
-    fn new(app: Arc<App>, metrics: Metrics) -> Self {
-        Self { app, metrics, turn: Arc::default() }
-    }
-}
-
-fn router(admin: Admin) -> Router {
+fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(|| async { pages::INDEX }))
         .route("/policy", page(&pages::POLICY))
@@ -63,11 +55,11 @@ fn router(admin: Admin) -> Router {
         .method_not_allowed_fallback(|| async {
             (StatusCode::METHOD_NOT_ALLOWED, "this port only shows, it changes nothing: use GET or HEAD\n")
         })
-        .with_state(Arc::new(admin))
+        .with_state(Arc::new(Admin { app, turn: Arc::default() }))
 }
 
 async fn show_metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    match admin.metrics.encode() {
+    match admin.app.metrics.encode() {
         Ok(page) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

@@ -45,13 +45,21 @@ const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
 struct App {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
+    metrics: Metrics,
     response: ResponseSettings,
     is_draining: AtomicBool,
 }
 
 impl App {
+    fn new(engine: Arc<Engine>, clock: Arc<Clock>, response: ResponseSettings) -> Self {
+        let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&clock));
+        Self { engine, clock, metrics, response, is_draining: AtomicBool::new(false) }
+    }
+
     fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InvalidRequest> {
-        let decision = self.engine.decide(request, self.clock.now())?;
+        let asked = self.clock.read();
+        let decision = self.engine.decide(request, asked.now)?;
+        self.metrics.observe_decision(asked.elapsed());
         Ok(to_response(decision, request, &self.response))
     }
 }
@@ -64,8 +72,7 @@ pub async fn serve(
     settings: &ServeSettings,
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), BoxError> {
-    let metrics = Metrics::new(Arc::clone(&engine));
-    let app = Arc::new(App { engine, clock, response: settings.response.clone(), is_draining: AtomicBool::new(false) });
+    let app = Arc::new(App::new(engine, clock, settings.response.clone()));
     let (health, health_service) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::Serving).await;
@@ -75,7 +82,7 @@ pub async fn serve(
     let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
     let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
     let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
-    let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), metrics, until_set(&stop_http)));
+    let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), until_set(&stop_http)));
     let mut housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
 
     tokio::select! {

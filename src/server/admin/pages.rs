@@ -59,7 +59,8 @@ pub(super) fn policy(engine: &Engine, query: &Query, now: Now) -> Result<PolicyR
     query.check_names(&["offset", "limit"])?;
     let offset = query.number("offset", 0, usize::MAX)?;
     let limit = query.number("limit", USUAL_RULES, MOST_RULES)?;
-    let policy = engine.policy();
+    let active = engine.active();
+    let policy = &active.policy;
     Ok(PolicyReport {
         hash: policy.hash().to_string(),
         age_seconds: policy.load_time().map(|loaded| (now.monotonic - loaded).0 / 1_000_000),
@@ -134,7 +135,8 @@ fn descriptor<'q>(engine: &Engine, query: &'q Query, known: &[&str]) -> Result<(
     if let Some(domain) = query.one("domain")? {
         return Ok((domain.to_owned(), entries));
     }
-    let policy = engine.policy();
+    let active = engine.active();
+    let policy = &active.policy;
     let domain = policy.only_domain().ok_or_else(|| {
         let domains = policy.domains_like(b"");
         let problem = match domains.count {

@@ -1,5 +1,4 @@
 use std::fmt::Write;
-use std::sync::atomic::AtomicBool;
 
 use axum::body::{Body, to_bytes};
 use bytes::Bytes;
@@ -178,15 +177,10 @@ async fn asked(method: Method, path: &str) -> String {
         #[command(flatten)]
         response: ResponseSettings,
     }
-    let app = Arc::new(App {
-        engine: Arc::new(engine()),
-        clock: Arc::new(Clock::start()),
-        response: NoArguments::parse_from(["comporta"]).response,
-        is_draining: AtomicBool::new(false),
-    });
-    let metrics = Metrics::new(Arc::clone(&app.engine));
+    let response = NoArguments::parse_from(["comporta"]).response;
+    let app = Arc::new(App::new(Arc::new(engine()), Arc::new(Clock::start()), response));
     let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
-    let response = router(Admin::new(app, metrics)).oneshot(request).await.unwrap();
+    let response = router(app).oneshot(request).await.unwrap();
     let header = |name| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
     let (kind, allow, status) = (header(header::CONTENT_TYPE), header(header::ALLOW), response.status());
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();

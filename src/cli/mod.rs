@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod check;
+mod schema;
 mod serve;
 
 use std::process::ExitCode;
@@ -28,6 +29,9 @@ enum Command {
     ///
     /// Exits with 0 when the policy could be served, and with 1 otherwise.
     Check(check::CheckSettings),
+    /// Print the JSON Schema of policy files, for editors
+    #[command(after_help = schema::HELP)]
+    Schema,
 }
 
 /// Runs the command that the process was started with.
@@ -40,6 +44,7 @@ pub fn run() -> ExitCode {
     match Cli::parse_from(arguments).command {
         Command::Serve(settings) => serve::run(&settings),
         Command::Check(settings) => check::run(&settings),
+        Command::Schema => schema::run(),
     }
 }
 

@@ -10,17 +10,17 @@ use super::rule::{FailureMode, Quota, RuleLimit, Scope};
 use super::yaml::{Key, Kind, Node};
 use crate::limit::{Algorithm, Limit, LimitError, Unit};
 
-const ALGORITHMS: [(&str, Algorithm); 2] =
+pub(super) const ALGORITHMS: [(&str, Algorithm); 2] =
     [(Algorithm::TokenBucket.name(), Algorithm::TokenBucket), (Algorithm::FixedWindow.name(), Algorithm::FixedWindow)];
 
-const FAILURE_MODES: [(&str, FailureMode); 4] = [
+pub(super) const FAILURE_MODES: [(&str, FailureMode); 4] = [
     ("local", FailureMode::Local),
     ("open", FailureMode::Open),
     ("closed", FailureMode::Closed),
     ("unavailable", FailureMode::Unavailable),
 ];
 
-const SCOPES: [(&str, Scope); 2] = [("global", Scope::Global), ("replica", Scope::Replica)];
+pub(super) const SCOPES: [(&str, Scope); 2] = [("global", Scope::Global), ("replica", Scope::Replica)];
 
 /// From this length on, the burst that a full token bucket adds to its first period deserves a note.
 const LONG_PERIOD: u64 = Unit::Day.seconds();

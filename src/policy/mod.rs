@@ -34,6 +34,9 @@ pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};
 use fault::{FaultSink, Place, Source};
 use reader::Reader;
 
+/// The JSON Schema (draft 7) of a policy file, for editors. It rejects nothing that [`load`] accepts.
+pub const SCHEMA: &str = include_str!("policy.schema.json");
+
 /// All policy files, compiled. It never changes: a reload makes a new one.
 #[derive(Debug, Default)]
 pub struct Policy {

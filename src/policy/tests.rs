@@ -3,6 +3,7 @@
 mod faults;
 mod files;
 mod matching;
+mod schema;
 mod size;
 mod yaml;
 

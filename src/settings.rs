@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use http::HeaderName;
 
 use crate::engine::EngineSettings;
 use crate::limit::Algorithm;
@@ -49,6 +50,9 @@ pub struct ServeSettings {
     )]
     pub shadow_mode: bool,
 
+    #[command(flatten)]
+    pub response: ResponseSettings,
+
     /// The most buckets that are kept in memory; beyond it the one that has been idle longest goes
     #[arg(long, env = "COMPORTA_MAX_BUCKETS", value_name = "COUNT", default_value = "1000000")]
     pub max_buckets: NonZeroUsize,
@@ -70,6 +74,59 @@ pub struct ServeSettings {
     /// What is logged: error, warn, info, debug, trace or off, also by module as in `info,comporta::server=debug`
     #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info")]
     pub log_level: String,
+}
+
+/// What a response tells besides the decision.
+#[derive(Args, Clone, Debug)]
+pub struct ResponseSettings {
+    /// Tell clients of the tightest limit in headers: its size, what is left, when it resets, and when to try again
+    #[arg(
+        long,
+        env = "COMPORTA_RESPONSE_HEADERS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub response_headers: bool,
+
+    #[command(flatten)]
+    pub header_names: HeaderNames,
+
+    /// Tell Envoy in dynamic metadata what was asked, who refused, and the metadata of the rules
+    #[arg(
+        long,
+        env = "COMPORTA_RESPONSE_DYNAMIC_METADATA",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub response_dynamic_metadata: bool,
+}
+
+/// The names of the headers of `--response-headers`.
+#[derive(Args, Clone, Debug)]
+pub struct HeaderNames {
+    /// Header with the requests per unit
+    #[arg(long, env = "COMPORTA_LIMIT_HEADER", value_name = "NAME", default_value = "RateLimit-Limit")]
+    pub limit_header: HeaderName,
+
+    /// Header with the requests that are left
+    #[arg(long, env = "COMPORTA_REMAINING_HEADER", value_name = "NAME", default_value = "RateLimit-Remaining")]
+    pub remaining_header: HeaderName,
+
+    /// Header with the seconds until the limit is whole again or, when refused, until the request passes
+    #[arg(long, env = "COMPORTA_RESET_HEADER", value_name = "NAME", default_value = "RateLimit-Reset")]
+    pub reset_header: HeaderName,
+
+    /// Header with the seconds after which a refused request passes
+    #[arg(long, env = "COMPORTA_RETRY_AFTER_HEADER", value_name = "NAME", default_value = "Retry-After")]
+    pub retry_after_header: HeaderName,
 }
 
 /// Where the policy is, and what its limits are where it is silent.

@@ -27,8 +27,9 @@ pub(super) fn run(settings: &ServeSettings) -> ExitCode {
 fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
     let clock = Arc::new(Clock::start());
     let path = &settings.policy.path;
-    let loaded = policy::load(path, &settings.policy.defaults.defaults())
-        .map_err(|faults| format!("the policy in {} cannot be served\n{faults}", path.display()))?;
+    let loaded = policy::load(path, &settings.policy.defaults.defaults()).map_err(|faults| {
+        format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
+    })?;
     info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
     let engine = Arc::new(Engine::new(loaded.policy, settings.engine()));
 
@@ -39,6 +40,6 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
     runtime.enable_all().build()?.block_on(async {
         let shutdown = server::signals()?;
         let listeners = Listeners::bind(settings)?;
-        server::serve(listeners, engine, clock, settings.drain_timeout, shutdown).await
+        server::serve(listeners, engine, clock, settings, shutdown).await
     })
 }

@@ -3,11 +3,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::limit::Unit;
+use crate::policy::Metadata;
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub code: Code,
+    pub source: Source,
     /// One for each descriptor of the request, in order.
     pub statuses: SmallVec<[Status; 4]>,
 }
@@ -18,16 +20,42 @@ pub enum Code {
     OverLimit,
 }
 
+/// Where a decision comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From buckets in memory.
+    Local,
+    /// No limit had a say.
+    Unlimited,
+}
+
+impl Source {
+    /// The name of the source in metrics and metadata.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Unlimited => "unlimited",
+        }
+    }
+}
+
 /// What one descriptor's limit says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: Code,
+    /// The hits do not fit, whether or not that refuses the request.
+    pub is_over: bool,
+    /// The limit is in shadow mode: it says OK even if it is over.
+    pub is_shadowed: bool,
     /// The limit that counted; none where no limit was found, it was replaced, or it is unlimited.
     pub current_limit: Option<CurrentLimit>,
     /// Hits that can still be taken; 0 when refused or without a limit, 2³²−1 when unlimited.
     pub remaining: u32,
     /// Whole seconds, rounded up, until the refused hits pass, or until nothing is used any more.
     pub seconds_until_reset: Option<u64>,
+    /// The metadata of the rule that was found.
+    pub metadata: Option<Arc<Metadata>>,
 }
 
 /// A limit as Envoy shows it: a multiplied unit as one unit.
@@ -40,8 +68,15 @@ pub struct CurrentLimit {
 
 impl Status {
     /// No limit was found for the descriptor.
-    pub(super) const NO_LIMIT: Self =
-        Self { code: Code::Ok, current_limit: None, remaining: 0, seconds_until_reset: None };
+    pub(super) const NO_LIMIT: Self = Self {
+        code: Code::Ok,
+        is_over: false,
+        is_shadowed: false,
+        current_limit: None,
+        remaining: 0,
+        seconds_until_reset: None,
+        metadata: None,
+    };
 
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
 }

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 pub use counts::{Count, Counts};
-pub use decision::{Code, CurrentLimit, Decision, InvalidRequest, Status};
+pub use decision::{Code, CurrentLimit, Decision, InvalidRequest, Source, Status};
 pub use table::Table;
 
 use crate::limit::Now;
@@ -72,7 +72,7 @@ impl Engine {
         } else {
             self.counts.unknown_domain.increment();
             let statuses = SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len());
-            Decision { code: Code::Ok, statuses }
+            Decision { code: Code::Ok, source: Source::Unlimited, statuses }
         };
         match decision.code {
             Code::Ok => self.counts.ok.increment(),
@@ -112,7 +112,11 @@ impl Engine {
                 statuses[descriptor[0].check.descriptor] = status;
             }
         }
-        Decision { code: if is_enforced { Code::OverLimit } else { Code::Ok }, statuses }
+        Decision {
+            code: if is_enforced { Code::OverLimit } else { Code::Ok },
+            source: if trials.is_empty() { Source::Unlimited } else { Source::Local },
+            statuses,
+        }
     }
 
     fn count_would_be_refusals(&self, trials: &[Trial<'_>], is_refused: bool) {

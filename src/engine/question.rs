@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::decision::{InvalidRequest, Status};
 use super::key::{BucketKey, KeyHasher};
 use crate::limit::{Hits, Limit};
-use crate::policy::{Defaults, Domain, PathPart, Quota, Rule};
+use crate::policy::{Defaults, Domain, Metadata, PathPart, Quota, Rule};
 use crate::request::{Descriptor, RateLimitRequest};
 
 /// A request next to the policy: what has to be checked, and what is known already.
@@ -28,6 +28,7 @@ pub(super) struct Check<'p> {
     pub(super) key: BucketKey,
     pub(super) limit: Limit,
     pub(super) name: Option<&'p Arc<str>>,
+    pub(super) metadata: Option<&'p Arc<Metadata>>,
     pub(super) hits: Hits,
     pub(super) overdraft: bool,
     pub(super) enforcement: Enforcement,
@@ -85,6 +86,7 @@ impl<'p> Question<'p> {
                     key: way.bucket(&limit),
                     limit,
                     name: None,
+                    metadata: None,
                     hits,
                     overdraft: defaults.overdraft,
                     enforcement: Enforcement::Enforced,
@@ -96,7 +98,8 @@ impl<'p> Question<'p> {
             for rule_limit in found.limits {
                 replaced.extend(rule_limit.replaces.iter().map(|name| &**name));
                 let Quota::Limited(limit) = rule_limit.quota else {
-                    question.statuses[index] = Status::UNLIMITED;
+                    let metadata = found.rule.metadata.clone();
+                    question.statuses[index] = Status { metadata, ..Status::UNLIMITED };
                     question.has_unlimited_quota |= enforcement == Enforcement::Quota;
                     continue;
                 };
@@ -105,6 +108,7 @@ impl<'p> Question<'p> {
                     key: way.bucket(&limit),
                     limit,
                     name: rule_limit.name.as_ref(),
+                    metadata: found.rule.metadata.as_ref(),
                     hits,
                     overdraft: rule_limit.overdraft,
                     enforcement,

@@ -49,6 +49,14 @@ impl Slot {
         self.bucket
     }
 
+    /// How long until nothing is used any more, seen from when the bucket was touched last.
+    pub(super) fn until_full(&self, now: Now) -> Micros {
+        match self.bucket {
+            Bucket::Token(_) => self.full_at - self.touched,
+            Bucket::Window(window) => window.ends() - now.utc,
+        }
+    }
+
     const fn hash(&self) -> u64 {
         self.key.low
     }
@@ -132,18 +140,14 @@ pub(super) struct Locked<'t> {
 }
 
 impl Locked<'_> {
-    pub(super) fn get(&mut self, key: BucketKey) -> Option<Slot> {
-        self.shard(key)?.find(key.low, |slot| slot.key == key).copied()
+    pub(super) fn get(&mut self, key: BucketKey) -> Option<&mut Slot> {
+        self.shard(key)?.find_mut(key.low, |slot| slot.key == key)
     }
 
-    /// Puts a bucket in, in place of the one that was there.
-    pub(super) fn set(&mut self, new: Slot) {
+    /// Puts in a bucket that was not there.
+    pub(super) fn insert(&mut self, new: Slot) {
         let table = self.table;
         let Some(slots) = self.shard(new.key) else { return };
-        if let Some(slot) = slots.find_mut(new.hash(), |slot| slot.key == new.key) {
-            *slot = new;
-            return;
-        }
         if table.len.fetch_add(1, Ordering::Relaxed) >= table.capacity {
             evict_idlest(table, slots);
         }

@@ -13,7 +13,7 @@ use super::rule::RuleLimit;
 
 /// All domains, and how many rules they have.
 pub(super) struct Compiled {
-    pub(super) domains: HashMap<Box<[u8]>, Domain>,
+    pub(super) domains: Vec<(Box<[u8]>, Domain)>,
     pub(super) rule_count: usize,
 }
 
@@ -27,13 +27,13 @@ pub(super) fn compile(files: Vec<FileSpec>, are_complete: bool, sink: &mut Fault
         specs.entry(name).or_default().add(file, sink);
     }
 
-    let mut all = Compiled { domains: HashMap::with_capacity(specs.len()), rule_count: 0 };
+    let mut all = Compiled { domains: Vec::with_capacity(specs.len()), rule_count: 0 };
     for (name, spec) in specs {
         let mut compiler = Compiler { sink, plans: &spec.plans, are_complete, rule_count: 0 };
         let rules = compiler.rules(spec.rules);
         all.rule_count += compiler.rule_count;
         if let DomainName::Given(name) = name {
-            all.domains.insert(name.as_bytes().into(), Domain::new((&*name).into(), rules));
+            all.domains.push((name.as_bytes().into(), Domain::new((&*name).into(), rules)));
         }
     }
     all

@@ -171,7 +171,7 @@ fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) 
             }
             "detailed_metric" => rule.detailed_metric = reader.flag(what, node).unwrap_or_default(),
             "value_to_metric" => rule.value_to_metric = reader.flag(what, node).unwrap_or_default(),
-            "metadata" => rule.metadata = read_metadata(reader, node).map(Box::new),
+            "metadata" => rule.metadata = read_metadata(reader, node).map(Arc::new),
             _ => {
                 if reader.unknown_key(key, Level::Descriptor) == Some("key") {
                     seen.key = Some(node.at);

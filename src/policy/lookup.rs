@@ -11,11 +11,24 @@ pub(super) enum Lookup<T> {
 }
 
 impl<T> Lookup<T> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Few(entries) => entries.len(),
+            Self::Many(entries) => entries.len(),
+        }
+    }
+
     pub(super) fn get(&self, key: &[u8]) -> Option<&T> {
         match self {
             Self::Few(entries) => entries.iter().find(|(other, _)| **other == *key).map(|(_, value)| value),
             Self::Many(entries) => entries.get(key),
         }
+    }
+}
+
+impl<T> Default for Lookup<T> {
+    fn default() -> Self {
+        Self::Few(Box::default())
     }
 }
 

@@ -23,7 +23,6 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +31,7 @@ pub use matcher::{Domain, Match, PathPart};
 pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};
 
 use fault::{FaultSink, Place, Source};
+use lookup::Lookup;
 use reader::Reader;
 
 /// The JSON Schema (draft 7) of a policy file, for editors. It rejects nothing that [`load`] accepts.
@@ -40,7 +40,7 @@ pub const SCHEMA: &str = include_str!("policy.schema.json");
 /// All policy files, compiled. It never changes: a reload makes a new one.
 #[derive(Debug, Default)]
 pub struct Policy {
-    domains: HashMap<Box<[u8]>, Domain>,
+    domains: Lookup<Domain>,
     files: Box<[Arc<str>]>,
     rule_count: usize,
 }
@@ -90,7 +90,10 @@ fn load_sources(sources: &[Source], defaults: Defaults) -> Result<Loaded, Faults
     let compiled = compile::compile(files, are_complete, &mut sink);
     let notes = sink.finish()?;
     let files = sources.iter().map(|source| Arc::clone(&source.name)).collect();
-    Ok(Loaded { policy: Policy { domains: compiled.domains, files, rule_count: compiled.rule_count }, notes })
+    Ok(Loaded {
+        policy: Policy { domains: compiled.domains.into_iter().collect(), files, rule_count: compiled.rule_count },
+        notes,
+    })
 }
 
 impl Policy {

@@ -21,8 +21,8 @@ pub struct Rule {
     pub detailed_metric: bool,
     /// Metrics of this rule name the request's value of its key.
     pub value_to_metric: bool,
-    /// Whatever else the author says of the rule. `None` is shorter than an empty map.
-    pub metadata: Option<Box<Metadata>>,
+    /// Whatever else the author says of the rule, for the response's dynamic metadata.
+    pub metadata: Option<Arc<Metadata>>,
     /// The file in which the rule stands, by its path as it was found.
     pub file: Arc<str>,
     /// The line of that file, from 1, in which the rule begins.

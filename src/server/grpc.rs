@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_prost::ProstCodec;
 
-use super::response::to_response;
+use super::sniff::sniff;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, reflection};
 use crate::request::RateLimitRequest;
 
@@ -27,7 +27,7 @@ pub(super) async fn serve(
     health: HealthServer<impl Health>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = sniff(TcpIncoming::from(listener).with_nodelay(Some(true)), Arc::clone(&app));
     Server::builder()
         .add_service(RateLimitService(app))
         .add_service(health)
@@ -78,9 +78,7 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     type Future = Ready<Result<Response<RateLimitResponse>, Status>>;
 
     fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
-        ready(match self.0.decide(request.get_ref()) {
-            Ok(decision) => Ok(Response::new(to_response(decision))),
-            Err(invalid) => Err(Status::invalid_argument(invalid.to_string())),
-        })
+        let answer = self.0.answer(request.get_ref());
+        ready(answer.map(Response::new).map_err(|invalid| Status::invalid_argument(invalid.to_string())))
     }
 }

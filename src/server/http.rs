@@ -7,12 +7,11 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use http::{StatusCode, header};
 use tokio::net::TcpListener;
 
-use super::response::to_response;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, json};
-use crate::engine::Code;
 
 pub(super) async fn serve(
     listener: TcpListener,
@@ -43,19 +42,29 @@ async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, BytesRejection>) -> Response {
     let body = match body {
         Ok(body) => body,
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            return refuse(rejection.status(), "the request is larger than 4 MiB: send fewer or shorter descriptors");
+        }
         Err(rejection) => return refuse(rejection.status(), &rejection.body_text()),
     };
     let request = match json::read_request(&body) {
         Ok(request) => request,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => {
+            const EXAMPLE: &str =
+                r#"{"domain": "api", "descriptors": [{"entries": [{"key": "tenant", "value": "acme"}]}]}"#;
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                &format!("{error}; the body must be a JSON object such as {EXAMPLE}"),
+            );
+        }
     };
-    match app.decide(&request) {
-        Ok(decision) => {
-            let status = match decision.code {
-                Code::Ok => StatusCode::OK,
+    match app.answer(&request) {
+        Ok(response) => {
+            let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+                Code::Ok | Code::Unknown => StatusCode::OK,
             };
-            answer(status, &json::write_response(&to_response(decision)))
+            answer(status, &json::write_response(&response))
         }
         Err(invalid) => refuse(StatusCode::BAD_REQUEST, &invalid.to_string()),
     }

@@ -3,20 +3,24 @@
 //! Written in camelCase with zeros included. Read in camelCase or as in the .proto file, whole numbers also as text or
 //! with an exponent, `null` as a field that is not there; a field that the message does not have is an error.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{self as wire, DescriptorStatus, rate_limit};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{self, Struct};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use crate::request::{self, Descriptor, LimitOverride, RateLimitRequest};
 
 pub(super) fn read_request(body: &[u8]) -> Result<RateLimitRequest, serde_json::Error> {
-    serde_json::from_slice::<RequestJson>(body).map(Into::into)
+    serde_json::from_slice::<Object<RequestJson>>(body).map(|request| request.0.into())
 }
 
 pub(super) fn write_response(response: &RateLimitResponse) -> Value {
@@ -28,7 +32,26 @@ pub(super) fn write_response(response: &RateLimitResponse) -> Value {
         "statuses": response.statuses.iter().map(write_status).collect::<Value>(),
         "responseHeadersToAdd": headers(&response.response_headers_to_add),
         "requestHeadersToAdd": headers(&response.request_headers_to_add),
+        "dynamicMetadata": response.dynamic_metadata.as_ref().map(write_struct),
     })
+}
+
+/// A `google.protobuf.Struct`, its keys in alphabetical order.
+fn write_struct(content: &Struct) -> Value {
+    let fields: BTreeMap<&String, Value> =
+        content.fields.iter().map(|(key, value)| (key, write_value(value))).collect();
+    fields.into_iter().map(|(key, value)| (key.clone(), value)).collect()
+}
+
+fn write_value(value: &protobuf::Value) -> Value {
+    match &value.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(flag)) => json!(flag),
+        Some(Kind::NumberValue(number)) => json!(number),
+        Some(Kind::StringValue(text)) => json!(text),
+        Some(Kind::ListValue(list)) => list.values.iter().map(write_value).collect(),
+        Some(Kind::StructValue(content)) => write_struct(content),
+    }
 }
 
 fn write_status(status: &DescriptorStatus) -> Value {
@@ -52,7 +75,7 @@ fn code_name(code: i32) -> &'static str {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RequestJson {
     domain: Option<String>,
-    descriptors: Option<Vec<DescriptorJson>>,
+    descriptors: Option<Vec<Object<DescriptorJson>>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Whole<u32>>,
 }
@@ -60,8 +83,8 @@ struct RequestJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DescriptorJson {
-    entries: Option<Vec<EntryJson>>,
-    limit: Option<LimitJson>,
+    entries: Option<Vec<Object<EntryJson>>>,
+    limit: Option<Object<LimitJson>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Whole<u64>>,
     #[serde(alias = "is_negative_hits")]
@@ -81,6 +104,29 @@ struct LimitJson {
     #[serde(alias = "requests_per_unit")]
     requests_per_unit: Option<Whole<u32>>,
     unit: Option<UnitJson>,
+}
+
+/// A message, which is a JSON object and nothing else. (Left to itself serde reads a struct from a list too.)
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
 }
 
 /// A unit by name or by number.
@@ -108,7 +154,12 @@ impl From<RequestJson> for RateLimitRequest {
     fn from(json: RequestJson) -> Self {
         Self {
             domain: json.domain.unwrap_or_default().into(),
-            descriptors: json.descriptors.unwrap_or_default().into_iter().map(Into::into).collect(),
+            descriptors: json
+                .descriptors
+                .unwrap_or_default()
+                .into_iter()
+                .map(|descriptor| descriptor.0.into())
+                .collect(),
             hits_addend: json.hits_addend.map_or(0, |hits| hits.0),
         }
     }
@@ -122,9 +173,9 @@ impl From<DescriptorJson> for Descriptor {
                 .entries
                 .unwrap_or_default()
                 .into_iter()
-                .map(|entry| request::Entry { key: text(entry.key), value: text(entry.value) })
+                .map(|Object(entry)| request::Entry { key: text(entry.key), value: text(entry.value) })
                 .collect(),
-            limit: json.limit.map(|limit| LimitOverride {
+            limit: json.limit.map(|Object(limit)| LimitOverride {
                 requests_per_unit: limit.requests_per_unit.map_or(0, |amount| amount.0),
                 unit: match limit.unit {
                     Some(UnitJson::Number(number)) => number,
@@ -213,7 +264,9 @@ mod tests {
     fn what_cannot_be_meant_is_an_error_that_says_why() {
         for (text, reason) in [
             ("", "EOF"),
-            ("[]", "expected struct"),
+            ("[]", "expected a JSON object"),
+            (r#"["d", [], 1]"#, "expected a JSON object"),
+            (r#"{"descriptors": [[[["k", "v"]]]]}"#, "expected a JSON object"),
             (r#"{"domian": "d"}"#, "unknown field `domian`"),
             (r#"{"domain": "d", "domain": "e"}"#, "duplicate field"),
             (r#"{"hitsAddend": -1}"#, "whole number"),

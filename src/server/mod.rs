@@ -5,14 +5,17 @@ mod grpc;
 mod http;
 mod json;
 mod listen;
+mod metadata;
 mod reflection;
 mod response;
 mod signals;
+mod sniff;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
@@ -21,9 +24,11 @@ pub use listen::Listeners;
 pub use signals::signals;
 
 use crate::clock::Clock;
-use crate::engine::{Decision, Engine, InvalidRequest};
+use crate::engine::{Engine, InvalidRequest};
 use crate::request::RateLimitRequest;
+use crate::settings::{ResponseSettings, ServeSettings};
 use crate::telemetry::metrics::Metrics;
+use response::to_response;
 
 /// Any error, at the edges of the program where it is only told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -39,40 +44,37 @@ const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
 struct App {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
+    response: ResponseSettings,
     is_draining: AtomicBool,
 }
 
 impl App {
-    fn decide(&self, request: &RateLimitRequest) -> Result<Decision, InvalidRequest> {
-        self.engine.decide(request, self.clock.now())
+    fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InvalidRequest> {
+        let decision = self.engine.decide(request, self.clock.now())?;
+        Ok(to_response(decision, request, &self.response))
     }
 }
 
-/// Serves until `shutdown` resolves, then lets the requests under way finish, for `drain_timeout` at most.
+/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most.
 pub async fn serve(
     listeners: Listeners,
     engine: Arc<Engine>,
     clock: Arc<Clock>,
-    drain_timeout: Duration,
+    settings: &ServeSettings,
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), BoxError> {
     let metrics = Metrics::new(Arc::clone(&engine));
-    let app = Arc::new(App { engine, clock, is_draining: AtomicBool::new(false) });
+    let app = Arc::new(App { engine, clock, response: settings.response.clone(), is_draining: AtomicBool::new(false) });
     let (health, health_service) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::Serving).await;
     }
     info!("listening: {listeners}");
 
-    let (stop, stopped) = watch::channel(false);
-    let until_stopped = || {
-        let mut stopped = stopped.clone();
-        // An error means that the sender is gone, which is a stop too.
-        async move { drop(stopped.wait_for(|stopped| *stopped).await) }
-    };
-    let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_stopped()));
-    let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_stopped()));
-    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_stopped()));
+    let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
+    let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
+    let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
+    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_set(&stop_http)));
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
 
     tokio::select! {
@@ -86,14 +88,26 @@ pub async fn serve(
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
     }
-    stop.send_replace(true);
-    let drained = async { tokio::join!(grpc, http, admin) };
+    let drain_timeout = settings.drain_timeout;
+    // HTTP goes on until gRPC has drained, so that probes read "stopping" and not a refused connection.
+    let drained = async {
+        stop_grpc.send_replace(true);
+        drop(grpc.await);
+        stop_http.send_replace(true);
+        tokio::join!(http, admin)
+    };
     if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         warn!("some connections did not end within --drain-timeout, {drain_timeout:?}; they are cut");
     }
     housekeeping.abort();
     info!("stopped");
     Ok(())
+}
+
+fn until_set(flag: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
+    let mut flag = flag.subscribe();
+    // An error means that the sender is gone, which ends the service too.
+    async move { drop(flag.wait_for(|is_set| *is_set).await) }
 }
 
 /// Sweeps idle buckets away, a hundredth of the table at a time, and follows the system's clock.

@@ -1,15 +1,27 @@
+use envoy_types::pb::envoy::config::core::v3::HeaderValue;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{self as wire, DescriptorStatus, RateLimit};
 use envoy_types::pb::google::protobuf::Duration;
 
-use crate::engine::{Code, Decision, Status};
-use crate::request::unit_number;
+use super::metadata::dynamic_metadata;
+use crate::engine::{Code, CurrentLimit, Decision, Status};
+use crate::request::{RateLimitRequest, unit_number};
+use crate::settings::{HeaderNames, ResponseSettings};
 
-/// The decision as Envoy's message.
-pub(super) fn to_response(decision: Decision) -> RateLimitResponse {
+/// The decision on a request as Envoy's message.
+pub(super) fn to_response(
+    decision: Decision,
+    request: &RateLimitRequest,
+    settings: &ResponseSettings,
+) -> RateLimitResponse {
+    let response_headers_to_add =
+        if settings.response_headers { headers(&decision, &settings.header_names) } else { Vec::new() };
+    let dynamic_metadata = settings.response_dynamic_metadata.then(|| dynamic_metadata(&decision, request));
     RateLimitResponse {
         overall_code: to_code(decision.code),
         statuses: decision.statuses.into_iter().map(to_status).collect(),
+        response_headers_to_add,
+        dynamic_metadata,
         ..Default::default()
     }
 }
@@ -36,4 +48,38 @@ fn to_code(code: Code) -> i32 {
         Code::OverLimit => wire::Code::OverLimit,
     }
     .into()
+}
+
+/// What the client is told: of the limit with least left or, when refused, of the one that refuses longest.
+fn headers(decision: &Decision, names: &HeaderNames) -> Vec<HeaderValue> {
+    let is_refused = decision.code == Code::OverLimit;
+    let Some((status, limit)) = telling_status(&decision.statuses, is_refused) else { return Vec::new() };
+    let seconds = status.seconds_until_reset.unwrap_or_default();
+    let mut headers = vec![
+        header(&names.limit_header, u64::from(limit.amount)),
+        header(&names.remaining_header, u64::from(status.remaining)),
+        header(&names.reset_header, seconds),
+    ];
+    if is_refused {
+        headers.push(header(&names.retry_after_header, seconds));
+    }
+    headers
+}
+
+/// The status that the headers tell of. A limit in shadow mode never chooses.
+fn telling_status(statuses: &[Status], is_refused: bool) -> Option<(&Status, &CurrentLimit)> {
+    let limited = statuses
+        .iter()
+        .filter(|status| !status.is_shadowed)
+        .filter_map(|status| Some((status, status.current_limit.as_ref()?)));
+    if is_refused {
+        limited.filter(|(status, _)| status.is_over).max_by_key(|(status, _)| status.seconds_until_reset)
+    } else {
+        limited.min_by_key(|(status, _)| status.remaining)
+    }
+}
+
+fn header(name: &http::HeaderName, value: u64) -> HeaderValue {
+    // Envoy reads `value` and passes over `raw_value`.
+    HeaderValue { key: name.as_str().to_owned(), value: value.to_string(), ..Default::default() }
 }

@@ -29,6 +29,7 @@ macro_rules! case_files {
 
 case_files! {
     counting
+    headers
     matching
     overrides_and_replaces
     policy_errors

@@ -47,10 +47,9 @@ async fn readiness_is_withdrawn_while_connections_are_still_open() {
     let watch = health.watch(HealthCheckRequest { service: String::new() }).await.unwrap();
 
     comporta.signal(Signal::TERM);
-    wait_for("readiness to be withdrawn", || {
-        let probe = http::get(comporta.addresses.http, "/readyz");
-        probe.is_ok_and(|response| response.status == 503).then_some(())
-    });
+    let probe = || http::get(comporta.addresses.http, "/readyz").map(|response| response.status);
+    wait_for("readiness to be withdrawn", || (probe().ok()? == 503).then_some(()));
+    assert_eq!(probe().ok(), Some(503), "probes are answered as long as calls are");
     assert!(comporta.is_running(), "a call is still open");
     drop((watch, health));
     assert_eq!(comporta.wait_for_exit().code(), Some(0));

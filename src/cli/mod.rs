@@ -3,6 +3,8 @@
 mod check;
 mod schema;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

@@ -147,6 +147,44 @@ fn every_policy_of_the_repository_is_valid() {
     assert!(count > 50, "only {count} policies were found");
 }
 
+/// The YAML examples in a page that are whole policies.
+fn examples_in(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(in_repository(page)).unwrap();
+    let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    blocks.filter(|block| block.contains("domain:")).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_policy_of_the_documentation_loads_and_is_valid() {
+    for page in ["README.md", "docs/policy.md"] {
+        let examples = examples_in(page);
+        assert!(!examples.is_empty(), "{page}");
+        for example in examples {
+            assert_eq!(faults(&example), [""; 0], "{example}");
+            assert_eq!(complaints(&example), [""; 0], "{example}");
+        }
+    }
+}
+
+#[test]
+fn policy_md_has_a_row_for_every_key() {
+    let page = fs::read_to_string(in_repository("docs/policy.md")).unwrap();
+    for (level, title) in [
+        (Level::File, "## Keys of a file"),
+        (Level::Descriptor, "## Keys of a rule"),
+        (Level::Limit, "## Keys of a limit"),
+    ] {
+        let section = page.split(title).nth(1).unwrap().split("\n## ").next().unwrap();
+        let named: BTreeSet<&str> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next())
+            .flat_map(|cell| cell.split(", "))
+            .map(|key| key.trim_matches('`'))
+            .collect();
+        assert_eq!(named, level.keys().iter().copied().collect(), "{title}");
+    }
+}
+
 #[test]
 fn every_faulty_case_is_rejected_but_those_that_a_schema_cannot_know() {
     let (mut accepted, mut unreadable) = (BTreeSet::new(), BTreeSet::new());

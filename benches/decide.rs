@@ -11,6 +11,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use comporta::clock::Clock;
 use comporta::engine::{Engine, EngineSettings};
+use comporta::limit::Micros;
 use comporta::policy::{Defaults, load_texts};
 use comporta::request::{Descriptor, Entry, RateLimitRequest};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -76,5 +77,33 @@ fn decide(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, decide);
+/// How long one shard is locked by a sweep: when all of its buckets stay, and when all of them go.
+fn sweep(_: &mut Criterion) {
+    const SHARDS: usize = 2 * KEYS / 1_400 + 1;
+    let clock = Clock::start();
+    let engine = engine();
+    let mut each = request("".into());
+    for value in values() {
+        each.descriptors[0].entries[0].value = value;
+        engine.decide(&each, clock.now()).expect("the request is good");
+    }
+    let mut now = clock.now();
+    now.monotonic = Micros(0);
+    for (what, hours) in [("stay", 0), ("go", 1)] {
+        now.monotonic = now.monotonic + Micros::from_seconds(3_600 * hours);
+        let mut micros: Vec<u64> = (0..SHARDS)
+            .map(|_| {
+                let before = clock.now().monotonic;
+                engine.sweep(now, usize::MAX);
+                (clock.now().monotonic - before).0
+            })
+            .collect();
+        micros.sort_unstable();
+        let (median, largest) = (micros[SHARDS / 2], micros[SHARDS - 1]);
+        println!("sweep of a shard whose buckets {what}: median {median} µs, largest of {SHARDS}: {largest} µs");
+    }
+    assert_eq!(engine.table().len(), 0);
+}
+
+criterion_group!(benches, decide, sweep);
 criterion_main!(benches);

@@ -46,6 +46,8 @@ pub struct Status {
     pub code: Code,
     /// The hits do not fit, whether or not that refuses the request.
     pub is_over: bool,
+    /// It is over, and the request is refused for that.
+    pub refuses: bool,
     /// The limit is in shadow mode: it says OK even if it is over.
     pub is_shadowed: bool,
     /// The limit that counted; none where no limit was found, it was replaced, or it is unlimited.
@@ -71,6 +73,7 @@ impl Status {
     pub(super) const NO_LIMIT: Self = Self {
         code: Code::Ok,
         is_over: false,
+        refuses: false,
         is_shadowed: false,
         current_limit: None,
         remaining: 0,

@@ -23,7 +23,7 @@ use crate::policy::{Defaults, Policy};
 use crate::request::RateLimitRequest;
 use key::{KeyHasher, KeySeed};
 use question::{Enforcement, Question, validate};
-use trial::{Trial, is_refused, strictest_status};
+use trial::{Refusal, Trial, by_descriptor, strictest_status};
 
 /// How an [`Engine`] decides, whatever the policy is.
 #[derive(Clone, Copy, Debug)]
@@ -87,15 +87,15 @@ impl Engine {
         let mut buckets = self.table.lock(checks.iter().map(|check| check.key));
         let mut trials: SmallVec<[Trial<'_>; 2]> =
             checks.into_iter().map(|check| Trial::begin(check, &mut buckets, now)).collect();
-        let is_refused = is_refused(&trials, has_unlimited_quota);
-        let is_enforced = is_refused && !self.settings.shadow_mode;
+        let refusal = Refusal::of(&trials, has_unlimited_quota);
+        let is_enforced = refusal.is_refused() && !self.settings.shadow_mode;
         if is_enforced {
             for trial in trials.iter().rev() {
                 trial.undo(&mut buckets, now);
             }
             // An overdraft is charged whatever the others say.
-            for trial in trials.iter().filter(|trial| trial.check.overdraft) {
-                trial.charge_again(&mut buckets, now);
+            for trial in trials.iter().filter(|trial| trial.is_overdraft()) {
+                trial.redo(&mut buckets, now);
             }
             for trial in &mut trials {
                 trial.look_again(&mut buckets, now);
@@ -103,13 +103,12 @@ impl Engine {
         }
         drop(buckets);
 
-        if is_refused && !is_enforced {
-            self.counts.would_refuse_in_service_shadow.increment();
-        }
-        self.count_would_be_refusals(&trials, is_refused);
-        for descriptor in trials.chunk_by(|one, other| one.check.descriptor == other.check.descriptor) {
+        self.count_would_be_refusals(&trials, refusal, is_enforced);
+        for descriptor in by_descriptor(&trials) {
+            let check = &descriptor[0].check;
             if let Some(status) = strictest_status(descriptor, now) {
-                statuses[descriptor[0].check.descriptor] = status;
+                let refuses = status.is_over && is_enforced && refusal.involves(check.enforcement);
+                statuses[check.descriptor] = Status { refuses, ..status };
             }
         }
         Decision {
@@ -119,11 +118,14 @@ impl Engine {
         }
     }
 
-    fn count_would_be_refusals(&self, trials: &[Trial<'_>], is_refused: bool) {
+    fn count_would_be_refusals(&self, trials: &[Trial<'_>], refusal: Refusal, is_enforced: bool) {
+        if refusal.is_refused() && !is_enforced {
+            self.counts.would_refuse_in_service_shadow.increment();
+        }
         for trial in trials.iter().filter(|trial| !trial.passes) {
             match trial.check.enforcement {
                 Enforcement::Shadow => self.counts.would_refuse_in_shadow.increment(),
-                Enforcement::Quota if !is_refused => self.counts.would_refuse_in_quota.increment(),
+                Enforcement::Quota if !refusal.is_refused() => self.counts.would_refuse_in_quota.increment(),
                 Enforcement::Quota | Enforcement::Enforced => {}
             }
         }

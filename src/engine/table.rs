@@ -36,25 +36,27 @@ pub(super) struct Slot {
     key: BucketKey,
     bucket: Bucket,
     touched: Micros,
-    /// When a token bucket is full again, if nobody touches it. (A window knows its end.)
+    /// By the clock that the bucket goes by.
     full_at: Micros,
 }
 
 impl Slot {
     pub(super) fn new(key: BucketKey, limit: &Limit, bucket: Bucket, now: Now) -> Self {
-        Self { key, bucket, touched: now.monotonic, full_at: now.monotonic + bucket.until_full(limit, now) }
+        Self { key, bucket, touched: now.monotonic, full_at: bucket.full_at(limit) }
     }
 
     pub(super) const fn bucket(&self) -> Bucket {
         self.bucket
     }
 
-    /// How long until nothing is used any more, seen from when the bucket was touched last.
+    /// How long until nothing is used any more.
     pub(super) fn until_full(&self, now: Now) -> Micros {
-        match self.bucket {
-            Bucket::Token(_) => self.full_at - self.touched,
-            Bucket::Window(window) => window.ends() - now.utc,
-        }
+        self.bucket.until(self.full_at, now)
+    }
+
+    /// Takes the place of this slot. Time never goes back, even if another thread read the clock later and came first.
+    pub(super) fn replace_with(&mut self, new: Self) {
+        *self = Self { touched: self.touched.max(new.touched), ..new };
     }
 
     const fn hash(&self) -> u64 {
@@ -62,10 +64,7 @@ impl Slot {
     }
 
     fn is_idle(&self, now: Now) -> bool {
-        match self.bucket {
-            Bucket::Token(_) => now.monotonic >= self.full_at,
-            Bucket::Window(window) => now.utc >= window.ends(),
-        }
+        self.until_full(now) == Micros(0)
     }
 }
 
@@ -148,9 +147,8 @@ impl Locked<'_> {
     pub(super) fn insert(&mut self, new: Slot) {
         let table = self.table;
         let Some(slots) = self.shard(new.key) else { return };
-        if table.len.fetch_add(1, Ordering::Relaxed) >= table.capacity {
-            evict_idlest(table, slots);
-        }
+        table.len.fetch_add(1, Ordering::Relaxed);
+        while table.len() > table.capacity && evict_idlest(table, slots) {}
         slots.insert_unique(new.hash(), new, Slot::hash);
     }
 
@@ -166,21 +164,24 @@ impl Locked<'_> {
     /// The shard of a key that was named when the shards were locked.
     fn shard(&mut self, key: BucketKey) -> Option<&mut HashTable<Slot>> {
         let position = match &self.shards[..] {
-            [_] => 0,
+            [_] => Some(0),
             shards => {
                 let index = self.table.shard_of(key);
-                shards.binary_search_by_key(&index, |(index, _)| *index).ok()?
+                shards.binary_search_by_key(&index, |(index, _)| *index).ok()
             }
         };
-        self.shards.get_mut(position).map(|(_, slots)| &mut **slots)
+        debug_assert!(position.is_some(), "the shard of this bucket is not locked");
+        self.shards.get_mut(position?).map(|(_, slots)| &mut **slots)
     }
 }
 
-fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>) {
-    let Some(idlest) = slots.iter().min_by_key(|slot| slot.touched).map(|slot| slot.key) else { return };
+/// Whether there was one to evict. (If not, the next bucket that comes to a shard with others makes room for two.)
+fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>) -> bool {
+    let Some(idlest) = slots.iter().min_by_key(|slot| slot.touched).map(|slot| slot.key) else { return false };
     if let Ok(entry) = slots.find_entry(idlest.low, |slot| slot.key == idlest) {
         entry.remove();
         table.len.fetch_sub(1, Ordering::Relaxed);
         table.evicted.fetch_add(1, Ordering::Relaxed);
     }
+    true
 }

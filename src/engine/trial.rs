@@ -1,7 +1,7 @@
 use super::decision::{Code, CurrentLimit, Status};
 use super::question::{Check, Enforcement};
 use super::table::{Locked, Slot};
-use crate::limit::{Bucket, Micros, Now};
+use crate::limit::{Bucket, Hits, Micros, Now};
 
 /// A check that has been made, and what is needed to answer it or to take it back.
 #[derive(Debug)]
@@ -24,14 +24,20 @@ impl<'p> Trial<'p> {
     /// Puts the bucket back as it was before. Trials are undone in reverse order.
     pub(super) fn undo(&self, buckets: &mut Locked<'_>, now: Now) {
         match (self.before, buckets.get(self.check.key)) {
-            (Some(before), Some(slot)) => *slot = present(&self.check, Some(before), now),
+            (Some(before), Some(slot)) => slot.replace_with(present(&self.check, Some(before), now)),
+            // Another bucket of this request has taken its room.
+            (Some(before), None) => buckets.insert(present(&self.check, Some(before), now)),
             (None, _) => buckets.remove(self.check.key),
-            (Some(_), None) => {}
         }
     }
 
-    /// Charges an overdraft that has been undone.
-    pub(super) fn charge_again(&self, buckets: &mut Locked<'_>, now: Now) {
+    /// Whether it is charged even if the request is refused.
+    pub(super) fn is_overdraft(&self) -> bool {
+        self.check.overdraft && matches!(self.check.hits, Hits::Take(_))
+    }
+
+    /// Does again what has been undone.
+    pub(super) fn redo(&self, buckets: &mut Locked<'_>, now: Now) {
         attempt(&self.check, buckets, now);
     }
 
@@ -57,6 +63,7 @@ impl<'p> Trial<'p> {
             code: if self.passes || is_shadowed { Code::Ok } else { Code::OverLimit },
             is_over: !self.passes,
             is_shadowed,
+            refuses: false,
             current_limit: Some(CurrentLimit { amount: limit.amount(), unit: limit.unit(), name: check.name.cloned() }),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             seconds_until_reset: Some(until_reset.seconds_rounded_up()),
@@ -75,7 +82,7 @@ fn attempt(check: &Check<'_>, buckets: &mut Locked<'_>, now: Now) -> (bool, Opti
     let slot = Slot::new(check.key, &check.limit, bucket, now);
     match existing {
         // A refused bucket is stored too: it has been touched, so it is not the idlest.
-        Some(existing) => *existing = slot,
+        Some(existing) => existing.replace_with(slot),
         None if bucket.is_unused() => {}
         None => buckets.insert(slot),
     }
@@ -89,36 +96,64 @@ fn present(check: &Check<'_>, bucket: Option<Bucket>, now: Now) -> Slot {
     Slot::new(check.key, &check.limit, bucket, now)
 }
 
-/// Whether the request is refused: an enforced limit refuses, or it has quotas and all of them refuse.
-/// `has_unlimited_quota` says that one of them is without a limit.
-pub(super) fn is_refused(trials: &[Trial<'_>], has_unlimited_quota: bool) -> bool {
-    let (mut has_quota, mut has_quota_left) = (false, has_unlimited_quota);
-    for descriptor in trials.chunk_by(|one, other| one.check.descriptor == other.check.descriptor) {
-        let passes = descriptor.iter().all(|trial| trial.passes);
-        match descriptor[0].check.enforcement {
-            Enforcement::Enforced if !passes => return true,
-            Enforcement::Quota => {
-                has_quota = true;
-                has_quota_left |= passes;
+/// Who refuses a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refusal {
+    /// At least one enforced limit.
+    pub(super) by_limit: bool,
+    /// It has quotas, and all of them are used up.
+    pub(super) by_quotas: bool,
+}
+
+impl Refusal {
+    /// `has_unlimited_quota` says that one of the request's quotas is without a limit.
+    pub(super) fn of(trials: &[Trial<'_>], has_unlimited_quota: bool) -> Self {
+        let (mut by_limit, mut has_quota, mut has_quota_left) = (false, false, has_unlimited_quota);
+        for descriptor in by_descriptor(trials) {
+            let passes = descriptor.iter().all(|trial| trial.passes);
+            match descriptor[0].check.enforcement {
+                Enforcement::Enforced => by_limit |= !passes,
+                Enforcement::Quota => {
+                    has_quota = true;
+                    has_quota_left |= passes;
+                }
+                Enforcement::Shadow => {}
             }
-            Enforcement::Enforced | Enforcement::Shadow => {}
+        }
+        Self { by_limit, by_quotas: has_quota && !has_quota_left }
+    }
+
+    pub(super) const fn is_refused(self) -> bool {
+        self.by_limit || self.by_quotas
+    }
+
+    /// Whether a limit that is over has a part in the refusal.
+    pub(super) const fn involves(self, enforcement: Enforcement) -> bool {
+        match enforcement {
+            Enforcement::Enforced => self.by_limit,
+            Enforcement::Quota => self.by_quotas,
+            Enforcement::Shadow => false,
         }
     }
-    has_quota && !has_quota_left
+}
+
+pub(super) fn by_descriptor<'t, 'p>(trials: &'t [Trial<'p>]) -> impl Iterator<Item = &'t [Trial<'p>]> {
+    trials.chunk_by(|one, other| one.check.descriptor == other.check.descriptor)
 }
 
 /// Of the limits of one descriptor, the one that its status shows: the one that refuses with the longest wait, else
 /// the one with least left.
 pub(super) fn strictest_status(descriptor: &[Trial<'_>], now: Now) -> Option<Status> {
-    let mut statuses = descriptor.iter().map(|trial| (trial.passes, trial.status(now)));
-    let first = statuses.next()?;
-    let strictest = statuses.fold(first, |strictest, other| {
-        let is_stricter = match (strictest.0, other.0) {
-            (true, true) => other.1.remaining < strictest.1.remaining,
-            (false, false) => other.1.seconds_until_reset > strictest.1.seconds_until_reset,
-            (strictest_passes, _) => strictest_passes,
-        };
-        if is_stricter { other } else { strictest }
-    });
-    Some(strictest.1)
+    descriptor
+        .iter()
+        .map(|trial| trial.status(now))
+        .reduce(|strictest, other| if is_stricter(&other, &strictest) { other } else { strictest })
+}
+
+fn is_stricter(status: &Status, other: &Status) -> bool {
+    match (status.is_over, other.is_over) {
+        (true, true) => status.seconds_until_reset > other.seconds_until_reset,
+        (false, false) => status.remaining < other.remaining,
+        (is_over, _) => is_over,
+    }
 }

@@ -56,8 +56,8 @@ impl Bucket {
     pub fn apply(&mut self, limit: &Limit, hits: Hits, overdraft: bool) -> bool {
         let passes = hits.needed() <= self.free(limit);
         match (self, hits) {
-            (Self::Token(bucket), Hits::Take(n)) if passes => bucket.take(n),
-            (Self::Window(window), Hits::Take(n)) if passes => window.take(n),
+            (Self::Token(bucket), Hits::Take(n)) if passes => bucket.take(limit, n),
+            (Self::Window(window), Hits::Take(n)) if passes => window.take(limit, n),
             (Self::Token(bucket), Hits::Take(n)) if overdraft => bucket.overdraw(limit, n),
             (Self::Window(window), Hits::Take(n)) if overdraft => window.overdraw(limit, n),
             (Self::Token(bucket), Hits::GiveBack(n)) => bucket.give_back(n),
@@ -85,13 +85,29 @@ impl Bucket {
         }
     }
 
+    /// When nothing is used any more, if nobody touches the bucket: by the clock that it goes by, monotonic for tokens
+    /// and UTC for windows.
+    #[must_use]
+    pub fn full_at(&self, limit: &Limit) -> Micros {
+        match self {
+            Self::Token(bucket) => bucket.full_at(limit),
+            Self::Window(window) => window.ends(),
+        }
+    }
+
+    /// How long it is until a time by the clock that the bucket goes by.
+    #[must_use]
+    pub fn until(&self, time: Micros, now: Now) -> Micros {
+        match self {
+            Self::Token(_) => time - now.monotonic,
+            Self::Window(_) => time - now.utc,
+        }
+    }
+
     /// How long until nothing is used any more.
     #[must_use]
     pub fn until_full(&self, limit: &Limit, now: Now) -> Micros {
-        match self {
-            Self::Token(bucket) => bucket.wait(limit, u64::from(limit.capacity())),
-            Self::Window(window) => window.ends() - now.utc,
-        }
+        self.until(self.full_at(limit), now)
     }
 
     /// How long until `hits` pass that do not pass now. Hits above the capacity never pass; for them it is the time

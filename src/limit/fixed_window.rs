@@ -39,7 +39,8 @@ impl FixedWindow {
     }
 
     /// Takes `hits`, which must be free.
-    pub fn take(&mut self, hits: u64) {
+    pub fn take(&mut self, limit: &Limit, hits: u64) {
+        debug_assert!(hits <= self.free(limit), "{hits} hits are not free");
         self.used += hits;
     }
 

@@ -44,6 +44,7 @@ impl TokenBucket {
         self.at = now;
         // Below 2^61: the amount is below 2^32, the rest of a tick and the carry are below 2^29.
         let (amount, tick) = (u64::from(limit.amount()), limit.tick());
+        debug_assert!(u64::from(self.carry) < tick, "a whole tick is not carried");
         let part = amount * (elapsed % tick) + u64::from(self.carry);
         let gain = amount.saturating_mul(elapsed / tick).saturating_add(part / tick);
         if gain < self.used {
@@ -64,7 +65,8 @@ impl TokenBucket {
     }
 
     /// Takes `hits` tokens, which must be free.
-    pub fn take(&mut self, hits: u64) {
+    pub fn take(&mut self, limit: &Limit, hits: u64) {
+        debug_assert!(hits <= self.free(limit), "{hits} hits are not free");
         self.used += hits * TOKEN;
     }
 
@@ -81,6 +83,12 @@ impl TokenBucket {
         if self.used == 0 {
             self.carry = 0;
         }
+    }
+
+    /// When the bucket is full again if nobody touches it.
+    #[must_use]
+    pub fn full_at(&self, limit: &Limit) -> Micros {
+        self.at + self.wait(limit, u64::from(limit.capacity()))
     }
 
     /// How long after the last [`settle`](Self::settle) `hits` tokens, at most the burst, are free: 0 if they are now,

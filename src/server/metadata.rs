@@ -16,9 +16,9 @@ pub(super) fn dynamic_metadata(decision: &Decision, request: &RateLimitRequest) 
         ("domain".to_owned(), text(String::from_utf8_lossy(&request.domain))),
         ("descriptors".to_owned(), list(request.descriptors.iter().map(describe))),
         ("source".to_owned(), text(decision.source.name())),
-        // Those that refuse, and those that would if they were not in shadow mode.
-        ("refusedBy".to_owned(), ways(decision, request, |status| status.code == Code::OverLimit)),
-        ("wouldRefuse".to_owned(), ways(decision, request, |status| status.is_over && status.code == Code::Ok)),
+        ("refusedBy".to_owned(), descriptors_that(decision, request, |status| status.refuses)),
+        // Over, and yet not refusing: in shadow mode, or a quota beside others that are not used up.
+        ("wouldRefuse".to_owned(), descriptors_that(decision, request, |status| status.is_over && !status.refuses)),
     ]);
     if request.hits_addend > 0 {
         fields.insert("hitsAddend".to_owned(), number(f64::from(request.hits_addend)));
@@ -46,7 +46,7 @@ fn describe(descriptor: &Descriptor) -> Value {
 }
 
 /// The descriptors with such a status, as `key=value,key=value` each.
-fn ways(decision: &Decision, request: &RateLimitRequest, is_meant: impl Fn(&Status) -> bool) -> Value {
+fn descriptors_that(decision: &Decision, request: &RateLimitRequest, is_meant: impl Fn(&Status) -> bool) -> Value {
     let statuses = decision.statuses.iter().zip(&request.descriptors);
     list(statuses.filter(|(status, _)| is_meant(status)).map(|(_, descriptor)| {
         let pairs: Vec<String> = descriptor.entries.iter().map(pair).collect();

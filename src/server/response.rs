@@ -73,7 +73,7 @@ fn telling_status(statuses: &[Status], is_refused: bool) -> Option<(&Status, &Cu
         .filter(|status| !status.is_shadowed)
         .filter_map(|status| Some((status, status.current_limit.as_ref()?)));
     if is_refused {
-        limited.filter(|(status, _)| status.is_over).max_by_key(|(status, _)| status.seconds_until_reset)
+        limited.filter(|(status, _)| status.refuses).max_by_key(|(status, _)| status.seconds_until_reset)
     } else {
         limited.min_by_key(|(status, _)| status.remaining)
     }

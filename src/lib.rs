@@ -17,6 +17,7 @@ pub mod cli;
 pub mod clock;
 pub mod engine;
 pub mod limit;
+mod percent;
 pub mod policy;
 pub mod request;
 pub mod server;

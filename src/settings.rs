@@ -1,13 +1,14 @@
 //! Every setting, once: its flag, its environment variable, its default, and what it is for.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum, value_parser};
 use http::HeaderName;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::EngineSettings;
 use crate::limit::Algorithm;
@@ -27,7 +28,7 @@ pub struct ServeSettings {
     #[arg(long, env = "COMPORTA_HTTP_ADDR", value_name = "ADDR", default_value = "[::]:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
-    /// Address for operators: /metrics
+    /// Address for operators: /policy, /explain, /buckets, /metrics
     #[arg(
         long,
         env = "COMPORTA_ADMIN_ADDR",
@@ -54,12 +55,13 @@ pub struct ServeSettings {
     pub response: ResponseSettings,
 
     /// The most buckets that are kept in memory; beyond it the one that has been idle longest goes
-    #[arg(long, env = "COMPORTA_MAX_BUCKETS", value_name = "COUNT", default_value = "1000000")]
-    pub max_buckets: NonZeroUsize,
+    #[arg(long, env = "COMPORTA_MAX_BUCKETS", value_name = "COUNT", default_value = "1000000",
+        value_parser = value_parser!(u32).range(1..))]
+    pub max_buckets: u32,
 
-    /// Worker threads [default: one for each core]
-    #[arg(long, env = "COMPORTA_THREADS", value_name = "COUNT")]
-    pub threads: Option<NonZeroUsize>,
+    /// Worker threads, 1 to 1024 [default: one for each core]
+    #[arg(long, env = "COMPORTA_THREADS", value_name = "COUNT", value_parser = value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
 
     /// The longest that requests under way are waited for when the process is told to stop, in seconds
     #[arg(
@@ -72,8 +74,8 @@ pub struct ServeSettings {
     pub drain_timeout: Duration,
 
     /// What is logged: error, warn, info, debug, trace or off, also by module as in `info,comporta::server=debug`
-    #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info")]
-    pub log_level: String,
+    #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info", value_parser = log_filter)]
+    pub log_level: Targets,
 }
 
 /// What a response tells besides the decision.
@@ -149,9 +151,9 @@ pub struct DefaultSettings {
         env = "COMPORTA_DEFAULT_ALGORITHM",
         value_name = "ALGORITHM",
         value_enum,
-        default_value_t = AlgorithmName::TokenBucket
+        default_value_t = Algorithm::TokenBucket
     )]
-    pub default_algorithm: AlgorithmName,
+    pub default_algorithm: Algorithm,
 
     /// Let limits that do not say otherwise be overdrawn: a cost above what is left is refused, and charged
     #[arg(
@@ -167,23 +169,23 @@ pub struct DefaultSettings {
     pub overdraft: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum AlgorithmName {
-    /// Hits flow back evenly
-    TokenBucket,
-    /// All hits come back when the unit ends, as in envoyproxy/ratelimit
-    FixedWindow,
+impl ValueEnum for Algorithm {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(match self {
+            Self::TokenBucket => "Hits flow back evenly",
+            Self::FixedWindow => "All hits come back when the unit ends, as in envoyproxy/ratelimit",
+        }))
+    }
 }
 
 impl DefaultSettings {
     #[must_use]
     pub const fn defaults(&self) -> Defaults {
-        let algorithm = match self.default_algorithm {
-            AlgorithmName::TokenBucket => Algorithm::TokenBucket,
-            AlgorithmName::FixedWindow => Algorithm::FixedWindow,
-        };
-        Defaults { algorithm, overdraft: self.overdraft }
+        Defaults { algorithm: self.default_algorithm, overdraft: self.overdraft }
     }
 }
 
@@ -191,7 +193,7 @@ impl ServeSettings {
     #[must_use]
     pub const fn engine(&self) -> EngineSettings {
         EngineSettings {
-            max_buckets: self.max_buckets.get(),
+            max_buckets: self.max_buckets as usize,
             shadow_mode: self.shadow_mode,
             defaults: self.policy.defaults.defaults(),
         }
@@ -207,10 +209,22 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("no address has this name; {advice}"))
 }
 
-/// Reads seconds, with fractions.
+/// Reads seconds, with fractions; at most a day.
 fn seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "give seconds, such as 10 or 0.5".to_owned())
+        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give seconds from 0 to 86400, such as 10 or 0.5".to_owned())
+}
+
+/// Reads `LEVEL`, `MODULE=LEVEL`, or several of them with commas between.
+fn log_filter(text: &str) -> Result<Targets, String> {
+    const ADVICE: &str =
+        "give error, warn, info, debug, trace or off, also by module as in info,comporta::server=debug";
+    // A word alone would be taken for a module, and with it everything else would fall silent.
+    if let Some(word) = text.split(',').find(|part| !part.contains('=') && part.parse::<LevelFilter>().is_err()) {
+        return Err(format!("{word:?} is no level; {ADVICE}"));
+    }
+    text.parse().map_err(|error| format!("{error}; {ADVICE}"))
 }

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::summary;
+use super::{print_page, summary};
 use crate::policy;
 use crate::settings::DefaultSettings;
 
@@ -17,17 +17,14 @@ pub(super) struct CheckSettings {
 }
 
 pub(super) fn run(settings: &CheckSettings) -> ExitCode {
-    match policy::load(&settings.path, &settings.defaults.defaults()) {
+    let (page, code) = match policy::load(&settings.path, &settings.defaults.defaults()) {
         Ok(loaded) => {
-            for note in &loaded.notes {
-                println!("{note}");
-            }
-            println!("{}: {}, no fault", settings.path.display(), summary(&loaded.policy));
-            ExitCode::SUCCESS
+            let mut lines: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+            lines.push(format!("{}: {}, no fault\n", settings.path.display(), summary(&loaded.policy)));
+            (lines.join("\n"), ExitCode::SUCCESS)
         }
-        Err(faults) => {
-            println!("{faults}");
-            ExitCode::FAILURE
-        }
-    }
+        Err(faults) => (format!("{faults}\n"), ExitCode::FAILURE),
+    };
+    print_page(&page);
+    code
 }

@@ -1,6 +1,6 @@
-use std::io::{self, Write};
 use std::process::ExitCode;
 
+use super::print_page;
 use crate::policy;
 
 pub(super) const HELP: &str = "\
@@ -17,12 +17,6 @@ VS Code with the YAML extension, Neovim, Helix and Emacs, read it there:
 A schema cannot compare one part of a policy with another; `comporta check` does.";
 
 pub(super) fn run() -> ExitCode {
-    match io::stdout().write_all(policy::SCHEMA.as_bytes()) {
-        // The reader of a pipe may have seen enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot write the schema: {error}");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    print_page(policy::SCHEMA);
+    ExitCode::SUCCESS
 }

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tracing::{error, info};
+use tracing::info;
 
 use super::summary;
 use crate::clock::Clock;
@@ -11,14 +11,12 @@ use crate::settings::ServeSettings;
 use crate::{policy, telemetry};
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
-    if let Err(error) = telemetry::log::init(&settings.log_level) {
-        eprintln!("error: {error}");
-        return ExitCode::from(2);
-    }
+    telemetry::log::init(settings.log_level.clone());
     match serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("{error}");
+            // Not a line of the log: a filter must not hide why the process ends.
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -31,11 +29,12 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
     })?;
     info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
-    let engine = Arc::new(Engine::new(loaded.policy, settings.engine()));
+    let policy = loaded.policy.loaded_at(clock.now().monotonic);
+    let engine = Arc::new(Engine::new(policy, settings.engine()));
 
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = settings.threads {
-        runtime.worker_threads(threads.get());
+        runtime.worker_threads(threads.into());
     }
     runtime.enable_all().build()?.block_on(async {
         let shutdown = server::signals()?;

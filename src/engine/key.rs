@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::limit::{Algorithm, Limit};
+use crate::limit::{Algorithm, Limit, Unit};
 use crate::policy::PathPart;
 
 /// The identity of a bucket in this process: a 128-bit hash of everything that tells it from other buckets.
@@ -51,14 +51,20 @@ impl KeyHasher {
 
     /// The bucket of `limit` at the end of the way read so far.
     pub(super) fn bucket(&self, limit: &Limit) -> BucketKey {
+        self.bucket_of(limit.unit(), limit.multiplier(), limit.algorithm())
+    }
+
+    /// The bucket of all limits of this kind at the end of the way read so far.
+    #[inline]
+    pub(super) fn bucket_of(&self, unit: Unit, multiplier: u32, algorithm: Algorithm) -> BucketKey {
         let mut hasher = self.0;
-        let algorithm = match limit.algorithm() {
+        let algorithm = match algorithm {
             Algorithm::TokenBucket => 0,
             Algorithm::FixedWindow => 1,
         };
         // Period and unit together stand for unit and multiplier: they also tell 60 seconds from one minute.
-        hasher.write_u64(limit.tick());
-        hasher.write_u64(limit.unit().seconds() << 1 | algorithm);
+        hasher.write_u64(unit.seconds() * u64::from(multiplier));
+        hasher.write_u64(unit.seconds() << 1 | algorithm);
         let hash = hasher.finish128();
         BucketKey { high: hash.h1, low: hash.h2 }
     }
@@ -72,7 +78,6 @@ impl KeyHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Unit;
 
     fn key(domain: &str, parts: &[(&str, &str)]) -> BucketKey {
         let mut hasher = KeyHasher::new(&KeySeed(1, 2), domain.as_bytes());

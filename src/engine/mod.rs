@@ -2,8 +2,11 @@
 
 mod counts;
 mod decision;
+mod explain;
 mod key;
+mod name;
 mod question;
+mod state;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -16,6 +19,9 @@ use smallvec::SmallVec;
 
 pub use counts::{Count, Counts};
 pub use decision::{Code, CurrentLimit, Decision, InvalidRequest, Source, Status};
+pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
+pub use name::{BucketName, NameError};
+pub use state::{BucketReport, BucketState, Presence};
 pub use table::Table;
 
 use crate::limit::Now;
@@ -139,6 +145,12 @@ impl Engine {
     /// Replaces the policy. Buckets whose identity stays keep their state.
     pub fn set_policy(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));
+    }
+
+    /// The policy that is served now.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
     }
 
     #[must_use]

@@ -59,6 +59,19 @@ impl Slot {
         *self = Self { touched: self.touched.max(new.touched), ..new };
     }
 
+    /// How long until nothing is used any more, seen from now.
+    pub(super) fn remaining_until_full(&self, now: Now) -> Micros {
+        match self.bucket {
+            Bucket::Token(_) => self.full_at - now.monotonic,
+            Bucket::Window(window) => window.ends() - now.utc,
+        }
+    }
+
+    /// Whole seconds since somebody last asked for it.
+    pub(super) fn since_touched(&self, now: Now) -> u64 {
+        (now.monotonic - self.touched).0 / 1_000_000
+    }
+
     const fn hash(&self) -> u64 {
         self.key.low
     }

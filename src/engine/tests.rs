@@ -1,3 +1,5 @@
+mod explain;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -99,6 +101,40 @@ fn an_overdraft_is_charged_even_if_another_limit_refuses() {
     assert_eq!(engine.remaining("debt=a"), 2);
     assert!(!engine.passes(&[costing("debt=a", 4)]));
     assert_eq!(engine.remaining("debt=a"), 0);
+}
+
+#[test]
+fn a_refused_request_gives_nothing_back_even_to_an_overdraft() {
+    let engine = engine(WIDE_AND_NARROW);
+    assert!(engine.passes(&[descriptor("narrow=a"), costing("debt=a", 8)]));
+    assert!(!engine.passes(&[descriptor("narrow=a"), giving_back("debt=a", 5)]));
+    assert_eq!(engine.remaining("debt=a"), 2);
+}
+
+#[test]
+fn an_overdraft_in_shadow_mode_is_charged_and_lets_pass() {
+    let engine = engine(
+        "domain: d
+descriptors: [{key: k, shadow_mode: true,
+         rate_limit: {requests_per_unit: 10, unit: day, overdraft: true}}]",
+    );
+    assert!(engine.passes(&[costing("k=a", 7)]) && engine.passes(&[costing("k=a", 7)]));
+    let status = engine.ask(&[costing("k=a", 0)]).statuses[0].clone();
+    assert_eq!((status.code, status.is_over, status.seconds_until_reset), (Code::Ok, true, Some(5 * 8_640)));
+}
+
+#[test]
+fn a_limit_that_is_over_refuses_only_if_the_request_is_refused_for_it() {
+    let engine = engine(WIDE_AND_NARROW);
+    let refusing = |decision: Decision| {
+        decision.statuses.iter().map(|status| (status.is_over, status.refuses)).collect::<Vec<_>>()
+    };
+    engine.ask(&[descriptor("quota=a"), descriptor("narrow=a")]);
+    let one_quota_left = [descriptor("quota=a"), descriptor("quota=b")];
+    assert_eq!(refusing(engine.ask(&one_quota_left)), [(true, false), (false, false)]);
+    assert_eq!(refusing(engine.ask(&one_quota_left)), [(true, true), (true, true)]);
+    let another_limit_refuses = [descriptor("quota=a"), descriptor("quota=c"), descriptor("narrow=a")];
+    assert_eq!(refusing(engine.ask(&another_limit_refuses)), [(true, false), (false, false), (true, true)]);
 }
 
 #[test]
@@ -231,6 +267,7 @@ proptest! {
         ),
     ) {
         const KEYS: [&str; 4] = ["wide", "narrow", "both", "quota"];
+        // Overdrafts are left out: they are charged even then.
         let engine = engine(WIDE_AND_NARROW);
         let state = |engine: &Engine| -> Vec<Decision> {
             KEYS.iter().flat_map(|key| (0..3).map(move |value| format!("{key}={value}")))
@@ -286,6 +323,26 @@ descriptors:
         assert_eq!(engine.table().len(), 1, "one hit is back after six, the window ended; ten need sixty");
         engine.sweep(at(60), 1);
         assert_eq!(engine.table().len(), 0);
+    }
+
+    #[test]
+    fn a_late_reader_of_the_clock_does_not_make_a_bucket_full_early() {
+        let engine = engine(PER_MINUTE);
+        take(&engine, "token=a", 10, at(10));
+        take(&engine, "token=a", 1, at(5));
+        engine.sweep(at(69), 1);
+        assert_eq!(engine.table().len(), 1, "ten hits at 10 s are back at 70 s");
+        engine.sweep(at(70), 1);
+        assert_eq!(engine.table().len(), 0);
+    }
+
+    #[test]
+    fn a_bucket_that_loses_its_room_to_the_same_request_comes_back_when_that_is_refused() {
+        let engine = Engine::new(policy(PER_MINUTE), EngineSettings { max_buckets: 2, ..settings() });
+        take(&engine, "token=a", 10, at(0));
+        let crowd = ["token=a", "token=b", "token=c", "token=d"].map(|entries| costing(entries, 1));
+        assert_eq!(engine.decide(&request(&crowd), at(0)).unwrap().code, Code::OverLimit);
+        assert_eq!(take(&engine, "token=a", 1, at(0)), Code::OverLimit);
     }
 
     #[test]

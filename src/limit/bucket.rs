@@ -76,6 +76,15 @@ impl Bucket {
         }
     }
 
+    /// Whole hits used, rounded up: more than the capacity if the bucket is overdrawn.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        match self {
+            Self::Token(bucket) => bucket.used(),
+            Self::Window(window) => window.used(),
+        }
+    }
+
     /// Whole hits that can be taken now, 0 to the capacity.
     #[must_use]
     pub fn free(&self, limit: &Limit) -> u64 {

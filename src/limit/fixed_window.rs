@@ -32,6 +32,12 @@ impl FixedWindow {
         self.used == 0
     }
 
+    /// Hits taken in this window: more than the amount if it is overdrawn.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.used
+    }
+
     /// Hits that can be taken in this window, 0 to the amount.
     #[must_use]
     pub fn free(&self, limit: &Limit) -> u64 {

@@ -27,6 +27,8 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    pub const ALL: [Self; 2] = [Self::TokenBucket, Self::FixedWindow];
+
     /// The name of the algorithm as policies write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -97,7 +99,7 @@ impl Limit {
         Ok(limit)
     }
 
-    /// A token bucket of `amount` per `unit`: what a request that brings its own limit gets. It cannot fail.
+    /// `amount` per `unit`, with no burst beyond it: what a request that brings its own limit gets. It cannot fail.
     #[must_use]
     pub const fn per(amount: u32, unit: Unit, algorithm: Algorithm) -> Self {
         Self { amount, multiplier: 1, capacity: amount, unit, algorithm }

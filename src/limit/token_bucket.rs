@@ -58,6 +58,12 @@ impl TokenBucket {
         }
     }
 
+    /// Whole tokens taken and not yet refilled, rounded up: more than the burst if the bucket is overdrawn.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.used.div_ceil(TOKEN)
+    }
+
     /// Whole tokens that can be taken now, 0 to the burst.
     #[must_use]
     pub fn free(&self, limit: &Limit) -> u64 {

@@ -48,11 +48,11 @@ enum DomainName {
 /// What the files of one domain say together.
 #[derive(Default)]
 struct DomainSpec {
-    plans: BTreeMap<Rc<str>, Plan>,
+    plans: BTreeMap<Rc<str>, PlacedPlan>,
     rules: Vec<RuleSpec>,
 }
 
-struct Plan {
+struct PlacedPlan {
     place: Place,
     limits: Option<Arc<[RuleLimit]>>,
 }
@@ -65,7 +65,7 @@ impl DomainSpec {
                 let first = sink.describe(first.place);
                 sink.fault(place, format_args!("duplicate of the plan {} at {first}: rename one", Quoted(&name)));
             } else {
-                self.plans.insert(name, Plan { place, limits });
+                self.plans.insert(name, PlacedPlan { place, limits });
             }
         }
     }
@@ -73,7 +73,7 @@ impl DomainSpec {
 
 struct Compiler<'c, 's> {
     sink: &'c mut FaultSink<'s>,
-    plans: &'c BTreeMap<Rc<str>, Plan>,
+    plans: &'c BTreeMap<Rc<str>, PlacedPlan>,
     are_complete: bool,
     rule_count: usize,
 }

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use super::visible::push_visible;
+
 /// Characters shown on each side of the place that an excerpt points at.
 const REACH: usize = 80;
 
@@ -77,18 +79,6 @@ impl<'t> Excerpts<'t> {
 
 const fn is_break(character: char) -> bool {
     matches!(character, '\n' | '\r')
-}
-
-/// Appends `text` with every character that could not be seen, or that a terminal might obey, written as an escape.
-pub(super) fn push_visible(text: &str, to: &mut String) {
-    for character in text.chars() {
-        match character {
-            '\t' => to.push(' '),
-            // These would be escaped only as part of a literal of Rust.
-            '"' | '\'' | '\\' => to.push(character),
-            _ => to.extend(character.escape_debug()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::excerpt::{Excerpt, Excerpts, push_visible};
+use super::excerpt::{Excerpt, Excerpts};
+use super::visible::push_visible;
 
 /// More faults than anybody reads. A hostile file could otherwise make millions of them.
 const MOST_FAULTS: usize = 1000;

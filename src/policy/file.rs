@@ -9,7 +9,7 @@ use super::limits::read_limits;
 use super::metadata::read_metadata;
 use super::pattern;
 use super::reader::Reader;
-use super::rule::{Rule, RuleLimit};
+use super::rule::{Plan, Rule, RuleLimit};
 use super::yaml::{Key, Kind, Node};
 
 /// A file as it stands, with its places: every part makes sense in itself, and not yet together with other files.
@@ -100,7 +100,8 @@ fn read_plans(reader: &mut Reader<'_, '_>, node: &Node) -> Vec<PlanSpec> {
         if key.text.is_empty() {
             reader.fault(key.at, format_args!("the name of a plan is empty: give it one"));
         }
-        let limits = read_limits(reader, "a plan", value);
+        let plan = Plan { name: (*key.text).into(), file: reader.sink.file_name(reader.file) };
+        let limits = read_limits(reader, "a plan", value, Some(&Arc::new(plan)));
         plans.push(PlanSpec { place: reader.place(key.at), name: Rc::clone(&key.text), limits });
     }
     plans
@@ -229,7 +230,7 @@ fn read_rate_limit(reader: &mut Reader<'_, '_>, node: &Node) -> LimitsSpec {
         reader.wrong(node, "rate_limit", "a limit or a list of limits (the name of a plan belongs to plan)");
         return LimitsSpec::None;
     }
-    read_limits(reader, "rate_limit", node).map_or(LimitsSpec::None, LimitsSpec::Inline)
+    read_limits(reader, "rate_limit", node, None).map_or(LimitsSpec::None, LimitsSpec::Inline)
 }
 
 fn read_plan(reader: &mut Reader<'_, '_>, node: &Node) -> LimitsSpec {
@@ -252,13 +253,13 @@ fn read_tenants(reader: &mut Reader<'_, '_>, node: &Node) -> Vec<TenantSpec> {
         if key.text.is_empty() {
             reader.fault(key.at, format_args!("the name of a tenant is empty: give it one"));
         }
-        let limits = match &value.kind {
-            Kind::Scalar(_) => {
-                let place = reader.place(value.at);
-                let name = reader.text("the plan of a tenant", value);
-                name.map_or(LimitsSpec::None, |name| LimitsSpec::Plan { place, name })
-            }
-            _ => read_limits(reader, "the limit of a tenant", value).map_or(LimitsSpec::None, LimitsSpec::Inline),
+        let limits = if matches!(value.kind, Kind::Scalar(_)) {
+            let place = reader.place(value.at);
+            let name = reader.text("the plan of a tenant", value);
+            name.map_or(LimitsSpec::None, |name| LimitsSpec::Plan { place, name })
+        } else {
+            let limits = read_limits(reader, "the limit of a tenant", value, None);
+            limits.map_or(LimitsSpec::None, LimitsSpec::Inline)
         };
         tenants.push(TenantSpec { place: reader.place(key.at), name: Rc::clone(&key.text), limits });
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::fault::{Position, Quoted};
 use super::known::Level;
 use super::reader::Reader;
-use super::rule::{FailureMode, Quota, RuleLimit, Scope};
+use super::rule::{FailureMode, Origin, Plan, Quota, RuleLimit, Scope};
 use super::yaml::{Key, Kind, Node};
 use crate::limit::{Algorithm, Limit, LimitError, Unit};
 
@@ -14,19 +14,26 @@ pub(super) const ALGORITHMS: [(&str, Algorithm); 2] =
     [(Algorithm::TokenBucket.name(), Algorithm::TokenBucket), (Algorithm::FixedWindow.name(), Algorithm::FixedWindow)];
 
 pub(super) const FAILURE_MODES: [(&str, FailureMode); 4] = [
-    ("local", FailureMode::Local),
-    ("open", FailureMode::Open),
-    ("closed", FailureMode::Closed),
-    ("unavailable", FailureMode::Unavailable),
+    (FailureMode::Local.name(), FailureMode::Local),
+    (FailureMode::Open.name(), FailureMode::Open),
+    (FailureMode::Closed.name(), FailureMode::Closed),
+    (FailureMode::Unavailable.name(), FailureMode::Unavailable),
 ];
 
-pub(super) const SCOPES: [(&str, Scope); 2] = [("global", Scope::Global), ("replica", Scope::Replica)];
+pub(super) const SCOPES: [(&str, Scope); 2] =
+    [(Scope::Global.name(), Scope::Global), (Scope::Replica.name(), Scope::Replica)];
 
 /// From this length on, the burst that a full token bucket adds to its first period deserves a note.
 const LONG_PERIOD: u64 = Unit::Day.seconds();
 
-/// Reads one limit or a list of them. `None` if any of them is a fault, which has been told.
-pub(super) fn read_limits(reader: &mut Reader<'_, '_>, what: &str, node: &Node) -> Option<Arc<[RuleLimit]>> {
+/// Reads one limit or a list of them, which may be those of a plan. `None` if any of them is a fault, which has been
+/// told.
+pub(super) fn read_limits(
+    reader: &mut Reader<'_, '_>,
+    what: &str,
+    node: &Node,
+    plan: Option<&Arc<Plan>>,
+) -> Option<Arc<[RuleLimit]>> {
     let items = match &node.kind {
         Kind::List(list) if list.items.is_empty() => {
             reader.fault(node.at, format_args!("{what} is an empty list: give a limit, or remove it"));
@@ -39,7 +46,7 @@ pub(super) fn read_limits(reader: &mut Reader<'_, '_>, what: &str, node: &Node) 
         }
         _ => std::slice::from_ref(node),
     };
-    let limits: Vec<LimitSpec> = items.iter().filter_map(|item| read_limit(reader, what, item)).collect();
+    let limits: Vec<LimitSpec> = items.iter().filter_map(|item| read_limit(reader, what, item, plan)).collect();
     check_together(reader, &limits);
     (limits.len() == items.len()).then(|| limits.into_iter().map(|spec| spec.limit).collect())
 }
@@ -106,10 +113,10 @@ struct QuotaSpec {
     algorithm: Option<Given<Algorithm>>,
 }
 
-fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node) -> Option<LimitSpec> {
+fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node, plan: Option<&Arc<Plan>>) -> Option<LimitSpec> {
     let entries = reader.map(what, node, "a limit such as {unit: minute, requests_per_unit: 60}")?;
     let mut quota = QuotaSpec::default();
-    let (mut is_unlimited, mut overdraft) = (Some(false), reader.defaults.overdraft);
+    let (mut is_unlimited, mut overdraft) = (Some(false), None);
     let (mut name, mut failure_mode, mut scope) = (None, None, Scope::default());
     let mut replaces = Vec::new();
     for (key, value) in entries {
@@ -125,7 +132,7 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node) -> Option<Li
             "replaces" => replaces = read_replaces(reader, value),
             "failure_mode" => failure_mode = reader.choice(what, value, &FAILURE_MODES),
             "scope" => scope = reader.choice(what, value, &SCOPES).unwrap_or_default(),
-            "overdraft" => overdraft = reader.flag(what, value).unwrap_or(overdraft),
+            "overdraft" => overdraft = reader.flag(what, value),
             _ => match reader.unknown_key(key, Level::Limit) {
                 Some("unit") => quota.unit = Given::at(value, None),
                 Some("requests_per_unit") => quota.amount = Given::at(value, None),
@@ -133,6 +140,13 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node) -> Option<Li
             },
         }
     }
+    let origin = Origin {
+        plan: plan.cloned(),
+        line: node.at.line,
+        has_default_algorithm: quota.algorithm.is_none(),
+        has_default_overdraft: overdraft.is_none(),
+    };
+    let overdraft = overdraft.unwrap_or(reader.defaults.overdraft);
     // When `unlimited` is a fault nobody knows whether a unit is missing.
     let quota = if is_unlimited? {
         check_unlimited(reader, entries);
@@ -142,7 +156,7 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node) -> Option<Li
     };
     let (replaces_at, replaces): (Vec<Position>, Vec<Arc<str>>) = replaces.into_iter().unzip();
     let name = name.map(|name| Arc::from(&*name));
-    let limit = RuleLimit { quota, name, replaces: replaces.into(), failure_mode, scope, overdraft };
+    let limit = RuleLimit { quota, name, replaces: replaces.into(), failure_mode, scope, overdraft, origin };
     Some(LimitSpec { limit, at: node.at, replaces_at })
 }
 

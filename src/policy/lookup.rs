@@ -18,6 +18,16 @@ impl<T> Lookup<T> {
         }
     }
 
+    /// All entries, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &T)> {
+        let (few, many) = match self {
+            Self::Few(entries) => (Some(entries.iter()), None),
+            Self::Many(entries) => (None, Some(entries.iter())),
+        };
+        let few = few.into_iter().flatten().map(|(key, value)| (&**key, value));
+        few.chain(many.into_iter().flatten().map(|(key, value)| (&**key, value)))
+    }
+
     pub(super) fn get(&self, key: &[u8]) -> Option<&T> {
         match self {
             Self::Few(entries) => entries.iter().find(|(other, _)| **other == *key).map(|(_, value)| value),
@@ -52,6 +62,7 @@ mod tests {
                 assert_eq!(lookup.get(n.to_string().as_bytes()), Some(&n));
             }
             assert_eq!(lookup.get(count.to_string().as_bytes()), None);
+            assert_eq!(lookup.iter().map(|(_, n)| n).sum::<u32>(), (0..count).sum::<u32>());
         }
     }
 }

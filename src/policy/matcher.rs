@@ -81,6 +81,10 @@ impl Domain {
         &self.name
     }
 
+    pub(super) const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// Follows a request descriptor's entries, (key, value) each, from the root and calls `visit` for each step taken.
     /// `None` when an entry finds no rule, or the last rule has no limit; `visit` may have been called even so.
     ///

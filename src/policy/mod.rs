@@ -2,14 +2,20 @@
 //!
 //! The way of a policy: `source` finds and reads the files, `yaml` makes nodes of a text, `file` reads
 //! what a file says, `compile` makes one [`Policy`] of all files, `matcher` answers requests. None of
-//! them stops at the first [`Fault`]: an author learns of all at once.
+//! them stops at the first [`Fault`]: an author learns of all at once. `explain` says why a request finds
+//! what it finds, and `listing` what there is to be found.
 
+mod candidates;
 mod compile;
+mod describe;
 mod excerpt;
+mod explain;
 mod fault;
 mod file;
+mod hash;
 mod known;
 mod limits;
+mod listing;
 mod lookup;
 mod matcher;
 mod metadata;
@@ -18,6 +24,7 @@ mod pattern;
 mod reader;
 mod rule;
 mod source;
+mod visible;
 mod yaml;
 
 #[cfg(test)]
@@ -26,13 +33,21 @@ mod tests;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use candidates::Candidates;
+pub use describe::{LimitDescription, QuotaDescription, RuleDescription};
+pub use explain::{End, Level, Matched, MatchedBy, RulesTried, TenantsTried, Walk, WildcardsTried};
 pub use fault::{Fault, Faults};
+pub use hash::ContentHash;
+pub use listing::{ListedRule, RulePage, WayStep};
 pub use matcher::{Domain, Match, PathPart};
-pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};
+pub use rule::{Defaults, FailureMode, Metadata, Origin, Plan, Quota, Rule, RuleLimit, Scope};
+pub(crate) use visible::{Visible, readable};
 
 use fault::{FaultSink, Place, Source};
 use lookup::Lookup;
 use reader::Reader;
+
+use crate::limit::Micros;
 
 /// The JSON Schema (draft 7) of a policy file, for editors. It rejects nothing that [`load`] accepts.
 pub const SCHEMA: &str = include_str!("policy.schema.json");
@@ -43,6 +58,8 @@ pub struct Policy {
     domains: Lookup<Domain>,
     files: Box<[Arc<str>]>,
     rule_count: usize,
+    hash: ContentHash,
+    loaded_at: Option<Micros>,
 }
 
 /// A policy without faults.
@@ -91,7 +108,13 @@ fn load_sources(sources: &[Source], defaults: Defaults) -> Result<Loaded, Faults
     let notes = sink.finish()?;
     let files = sources.iter().map(|source| Arc::clone(&source.name)).collect();
     Ok(Loaded {
-        policy: Policy { domains: compiled.domains.into_iter().collect(), files, rule_count: compiled.rule_count },
+        policy: Policy {
+            domains: compiled.domains.into_iter().collect(),
+            files,
+            rule_count: compiled.rule_count,
+            hash: ContentHash::of(sources),
+            loaded_at: None,
+        },
         notes,
     })
 }
@@ -101,6 +124,38 @@ impl Policy {
     #[must_use]
     pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
         self.domains.get(name)
+    }
+
+    /// The domains whose names look most like this one, and how many there are.
+    #[must_use]
+    pub fn domains_like(&self, name: &[u8]) -> Candidates {
+        Candidates::nearest_to(name, self.domains.iter().map(|(name, _)| name))
+    }
+
+    /// The name of the domain, if there is only one.
+    #[must_use]
+    pub fn only_domain(&self) -> Option<&str> {
+        let mut domains = self.domains.iter();
+        let (_, domain) = domains.next()?;
+        domains.next().is_none().then(|| domain.name())
+    }
+
+    /// The same policy, with the (monotonic) time at which it was loaded.
+    #[must_use]
+    pub fn loaded_at(self, time: Micros) -> Self {
+        Self { loaded_at: Some(time), ..self }
+    }
+
+    /// The monotonic time at which it was loaded, if that was told.
+    #[must_use]
+    pub const fn load_time(&self) -> Option<Micros> {
+        self.loaded_at
+    }
+
+    /// What its files say, as a number.
+    #[must_use]
+    pub const fn hash(&self) -> ContentHash {
+        self.hash
     }
 
     /// The paths of the files that it was loaded from, in order.

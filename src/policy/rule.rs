@@ -45,12 +45,46 @@ pub struct RuleLimit {
     pub scope: Scope,
     /// Hits above what is left are taken all the same, and refused.
     pub overdraft: bool,
+    /// Where the limit is written, and what it leaves to the [`Defaults`].
+    pub origin: Origin,
+}
+
+/// Where a limit comes from. It decides nothing; it is for those who ask why.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The plan that it is part of; `None` if it is written where it applies.
+    pub plan: Option<Arc<Plan>>,
+    /// The line, from 1, in which it begins: in the file of its plan, or else of its rule.
+    pub line: u32,
+    /// The policy is silent about the algorithm.
+    pub has_default_algorithm: bool,
+    /// The policy is silent about overdrafts.
+    pub has_default_overdraft: bool,
+}
+
+/// A plan, as its limits refer to it.
+#[derive(Debug)]
+pub struct Plan {
+    pub name: Box<str>,
+    /// The file in which it stands, by its path as it was found.
+    pub file: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     Unlimited,
     Limited(Limit),
+}
+
+impl Quota {
+    /// What is counted; `None` if nothing is.
+    #[must_use]
+    pub const fn limit(&self) -> Option<&Limit> {
+        match self {
+            Self::Unlimited => None,
+            Self::Limited(limit) => Some(limit),
+        }
+    }
 }
 
 /// What a limit does while the store cannot be asked.
@@ -66,6 +100,19 @@ pub enum FailureMode {
     Unavailable,
 }
 
+impl FailureMode {
+    /// The name of the mode as policies write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// Who shares a limit's buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
@@ -74,4 +121,15 @@ pub enum Scope {
     Global,
     /// Nobody: each replica has its own.
     Replica,
+}
+
+impl Scope {
+    /// The name of the scope as policies write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Replica => "replica",
+        }
+    }
 }

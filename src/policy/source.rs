@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::excerpt::push_visible;
 use super::fault::{Position, Source};
+use super::visible::push_visible;
 
 /// The largest policy file, in bytes.
 const LARGEST_FILE: u64 = 64 << 20;

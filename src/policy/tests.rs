@@ -1,5 +1,6 @@
 //! The policy language from text to answer.
 
+mod explain;
 mod faults;
 mod files;
 mod matching;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+pub(super) use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::SERVICE_NAME;
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
@@ -18,7 +19,6 @@ use super::sniff::sniff;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, reflection};
 use crate::request::RateLimitRequest;
 
-pub(super) const SERVICE_NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 pub(super) async fn serve(

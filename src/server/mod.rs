@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
 
@@ -74,15 +75,16 @@ pub async fn serve(
     let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
     let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
     let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
-    let mut admin = tokio::spawn(admin::serve(listeners.admin, metrics, until_set(&stop_http)));
-    let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
+    let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), metrics, until_set(&stop_http)));
+    let mut housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
 
     tokio::select! {
         reason = shutdown => info!("stopping: {reason}"),
-        // A server that ends by itself has failed; there is nothing to drain then.
-        ended = &mut grpc => return ended?,
-        ended = &mut http => return ended?,
-        ended = &mut admin => return ended?,
+        // A task that ends by itself has failed; there is nothing to drain then.
+        ended = &mut grpc => return Err(failure("gRPC", ended)),
+        ended = &mut http => return Err(failure("HTTP", ended)),
+        ended = &mut admin => return Err(failure("admin", ended)),
+        ended = &mut housekeeping => return Err(failure("housekeeping", ended.map(Ok))),
     }
     app.is_draining.store(true, Ordering::Relaxed);
     for name in HEALTH_NAMES {
@@ -92,16 +94,28 @@ pub async fn serve(
     // HTTP goes on until gRPC has drained, so that probes read "stopping" and not a refused connection.
     let drained = async {
         stop_grpc.send_replace(true);
-        drop(grpc.await);
+        drop((&mut grpc).await);
         stop_http.send_replace(true);
-        tokio::join!(http, admin)
+        tokio::join!(&mut http, &mut admin)
     };
     if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         warn!("some connections did not end within --drain-timeout, {drain_timeout:?}; they are cut");
     }
+    for task in [grpc, http, admin] {
+        task.abort();
+    }
     housekeeping.abort();
     info!("stopped");
     Ok(())
+}
+
+/// Why the service cannot go on.
+fn failure(task: &str, ended: Result<Result<(), BoxError>, JoinError>) -> BoxError {
+    match ended {
+        Ok(Ok(())) => format!("{task} ended by itself").into(),
+        Ok(Err(error)) => format!("{task} failed: {error}").into(),
+        Err(error) => format!("{task} failed: {error}").into(),
+    }
 }
 
 fn until_set(flag: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -22,10 +23,36 @@ use crate::telemetry::log::Seldom;
 /// The same mistake is told once in this time.
 const PAUSE: Micros = Micros::from_seconds(60);
 
+/// How long to wait before accepting again when the process is out of file descriptors.
+const RETRY_ACCEPT: Duration = Duration::from_millis(50);
+
 /// The connections of the gRPC port, each looked at when its first bytes arrive.
 pub(super) fn sniff(incoming: TcpIncoming, app: Arc<App>) -> impl Stream<Item = io::Result<Sniffed>> {
+    let failures = Seldom::new(PAUSE);
     let told = Arc::new(Told { app, warnings: Seldom::new(PAUSE) });
-    incoming.map(move |stream| stream.map(|stream| Sniffed { stream, told: Some(Arc::clone(&told)) }))
+    incoming.then(move |stream| {
+        let connection = stream.map(|stream| Sniffed { stream, told: Some(Arc::clone(&told)) });
+        let wait = connection.as_ref().is_err_and(is_lasting);
+        if let Err(error) = &connection
+            && wait
+            && let Some(passed_over) = failures.admit(told.app.clock.now())
+        {
+            warn!(passed_over, "cannot accept connections on the gRPC port: {error}; raise the limit of open files");
+        }
+        async move {
+            if wait {
+                tokio::time::sleep(RETRY_ACCEPT).await;
+            }
+            connection
+        }
+    })
+}
+
+/// Whether accepting fails again at once, as when there are no more file descriptors. What concerns one connection
+/// only, such as a client that has gone, is passed over.
+fn is_lasting(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
 struct Told {

@@ -1,28 +1,17 @@
 use std::io::{self, IsTerminal};
 
 use parking_lot::Mutex;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, registry};
 
 use crate::limit::{Micros, Now};
 
-/// The text is not a filter of log levels.
-#[derive(Debug, thiserror::Error)]
-#[error("--log-level {filter:?} is not a filter: give a level such as info, or target=level pairs ({reason})")]
-pub struct InvalidFilter {
-    filter: String,
-    reason: tracing_subscriber::filter::ParseError,
-}
-
 /// Begins to log to stderr what `filter` lets through.
-pub fn init(filter: &str) -> Result<(), InvalidFilter> {
-    let parsed = EnvFilter::try_new(filter).map_err(|reason| InvalidFilter { filter: filter.to_owned(), reason })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .init();
-    Ok(())
+pub fn init(filter: Targets) {
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).with_target(false);
+    registry().with(lines).with(filter).init();
 }
 
 /// Lets through one event in a while, so that what happens often is told and does not flood the log.

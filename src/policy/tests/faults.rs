@@ -450,3 +450,26 @@ descriptors:
     let silent = "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]";
     assert!(load_texts(&[("p.yaml", silent)], &windows).unwrap().notes.is_empty());
 }
+
+#[test]
+fn a_file_with_many_faults_is_told_all_of_them_with_its_lines() {
+    let text = r#"domian: api
+plans:
+  free: {requests_per_unit: 60, unit: fortnight}
+  gold: {request_per_unit: 6000, unit: minute, burst: 0}
+  gold: {requests_per_unit: 1, unit: day}
+descriptors:
+  - key: tenant
+    plan: silver
+    shadow_mode: "true"
+    rate_limit: {requests_per_unit: 007, unit: second}
+  - value: x
+    rate_limt: {unlimited: true}
+  - key: path*
+    value: /a
+    tenants: {x: free}
+    rate_limit: [{unlimited: true, unit: day}, {unit: day, requests_per_unit: 5, algorithm: leaky_bucket}]
+    descriptors: {}
+"#;
+    insta::assert_snapshot!(load_texts(&[("api.yaml", text)], &Defaults::default()).unwrap_err());
+}

@@ -2,7 +2,10 @@
 
 mod check;
 mod explain;
+mod schema;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -35,6 +38,9 @@ enum Command {
     /// Exits with 0 when there is an answer, even if it is that no limit counts, with 1 when the policy has faults, and
     /// with 2 when the question makes no sense.
     Explain(explain::ExplainSettings),
+    /// Print the JSON Schema of policy files, for editors
+    #[command(after_help = schema::HELP)]
+    Schema,
 }
 
 /// Runs the command that the process was started with.
@@ -48,6 +54,7 @@ pub fn run() -> ExitCode {
         Command::Serve(settings) => serve::run(&settings),
         Command::Check(settings) => check::run(&settings),
         Command::Explain(settings) => explain::run(&settings),
+        Command::Schema => schema::run(),
     }
 }
 

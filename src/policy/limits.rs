@@ -10,17 +10,18 @@ use super::rule::{FailureMode, Origin, Plan, Quota, RuleLimit, Scope};
 use super::yaml::{Key, Kind, Node};
 use crate::limit::{Algorithm, Limit, LimitError, Unit};
 
-const ALGORITHMS: [(&str, Algorithm); 2] =
+pub(super) const ALGORITHMS: [(&str, Algorithm); 2] =
     [(Algorithm::TokenBucket.name(), Algorithm::TokenBucket), (Algorithm::FixedWindow.name(), Algorithm::FixedWindow)];
 
-const FAILURE_MODES: [(&str, FailureMode); 4] = [
+pub(super) const FAILURE_MODES: [(&str, FailureMode); 4] = [
     (FailureMode::Local.name(), FailureMode::Local),
     (FailureMode::Open.name(), FailureMode::Open),
     (FailureMode::Closed.name(), FailureMode::Closed),
     (FailureMode::Unavailable.name(), FailureMode::Unavailable),
 ];
 
-const SCOPES: [(&str, Scope); 2] = [(Scope::Global.name(), Scope::Global), (Scope::Replica.name(), Scope::Replica)];
+pub(super) const SCOPES: [(&str, Scope); 2] =
+    [(Scope::Global.name(), Scope::Global), (Scope::Replica.name(), Scope::Replica)];
 
 /// From this length on, the burst that a full token bucket adds to its first period deserves a note.
 const LONG_PERIOD: u64 = Unit::Day.seconds();

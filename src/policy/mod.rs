@@ -49,6 +49,9 @@ use reader::Reader;
 
 use crate::limit::Micros;
 
+/// The JSON Schema (draft 7) of a policy file, for editors. It rejects nothing that [`load`] accepts.
+pub const SCHEMA: &str = include_str!("policy.schema.json");
+
 /// All policy files, compiled. It never changes: a reload makes a new one.
 #[derive(Debug, Default)]
 pub struct Policy {

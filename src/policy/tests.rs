@@ -4,6 +4,7 @@ mod explain;
 mod faults;
 mod files;
 mod matching;
+mod schema;
 mod size;
 mod yaml;
 

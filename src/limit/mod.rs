@@ -14,7 +14,7 @@ pub use bucket::{Bucket, Hits};
 pub use fixed_window::FixedWindow;
 pub use time::{Micros, Now};
 pub use token_bucket::TokenBucket;
-pub use unit::{Unit, UnknownUnit};
+pub use unit::Unit;
 
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -55,15 +55,15 @@ pub struct Limit {
 /// Why a [`Limit`] cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    #[error("unit_multiplier is 0: give at least 1")]
+    #[error("the period has no length")]
     NoPeriod,
-    #[error("the limit's period is longer than ten years: lower unit_multiplier or take a shorter unit")]
+    #[error("the period is longer than ten years")]
     PeriodTooLong,
-    #[error("burst is 0: give at least 1, or requests_per_unit: 0 to block everything")]
+    #[error("a token bucket with a burst of 0 lets nothing pass")]
     NoBurst,
-    #[error("a limit of 0 requests blocks everything and takes no burst: remove burst")]
+    #[error("a limit of 0 has no burst")]
     BurstOfNothing,
-    #[error("burst belongs to algorithm: token_bucket; a fixed_window has none: remove burst or set the algorithm")]
+    #[error("a fixed window has no burst")]
     BurstOfWindow,
 }
 
@@ -75,7 +75,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A [`LimitError`] that says what to change.
+    /// A [`LimitError`] if it could not be computed with.
     pub fn new(
         amount: u32,
         unit: Unit,
@@ -93,7 +93,7 @@ impl Limit {
             return Err(LimitError::NoPeriod);
         }
         let limit = Self { amount, multiplier, capacity: burst.unwrap_or(amount), unit, algorithm };
-        if limit.tick() > Self::LONGEST_PERIOD.seconds_rounded_up() {
+        if limit.period() > Self::LONGEST_PERIOD {
             return Err(LimitError::PeriodTooLong);
         }
         Ok(limit)
@@ -133,10 +133,11 @@ impl Limit {
         self.capacity
     }
 
-    /// The length of the period.
+    /// The length of the period, at most [`LONGEST_PERIOD`](Self::LONGEST_PERIOD).
     #[must_use]
     pub const fn period(&self) -> Micros {
-        Micros(self.tick() * 1_000_000)
+        // It saturates only while `new` looks whether the period is too long.
+        Micros(self.tick().saturating_mul(1_000_000))
     }
 
     /// A millionth of the period, in microseconds: the time in which `amount` millionths of a token flow back.
@@ -146,10 +147,16 @@ impl Limit {
         self.unit.seconds() * self.multiplier as u64
     }
 
-    /// Whether all numbers of a token bucket of this limit stay below 2⁵³, which is what a script in Redis can count
-    /// with exactly.
+    /// The largest amount with which a limit of this period and algorithm is exact in a store that counts in doubles,
+    /// as a script in Redis does.
+    ///
+    /// Doubles hold whole numbers exactly below 2⁵³, and a token bucket multiplies its amount by a [tick](Self::tick).
+    /// A fixed window only adds hits, so there every amount is exact.
     #[must_use]
-    pub const fn is_exact_in_store(&self) -> bool {
-        matches!(self.algorithm, Algorithm::FixedWindow) || self.amount as u64 * self.tick() < 1 << 53
+    pub const fn most_exact_amount(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::TokenBucket => ((1 << 53) - 1) / self.tick(),
+            Algorithm::FixedWindow => u32::MAX as u64,
+        }
     }
 }

@@ -259,9 +259,14 @@ fn a_limit_that_cannot_be_computed_with_cannot_be_built() {
 }
 
 #[test]
-fn what_redis_cannot_count_exactly_is_known() {
-    assert!(Limit::per(u32::MAX, Unit::Week, Algorithm::TokenBucket).is_exact_in_store());
-    assert!(!Limit::per(u32::MAX, Unit::Month, Algorithm::TokenBucket).is_exact_in_store());
-    assert!(Limit::per(u32::MAX, Unit::Year, Algorithm::FixedWindow).is_exact_in_store());
-    assert!(Limit::per(285_616_414, Unit::Year, Algorithm::TokenBucket).is_exact_in_store());
+fn up_to_the_most_exact_amount_doubles_hold_every_number_of_a_token_bucket() {
+    let most = |unit, algorithm| Limit::per(1, unit, algorithm).most_exact_amount();
+    assert!(most(Unit::Week, Algorithm::TokenBucket) > u64::from(u32::MAX));
+    assert_eq!(most(Unit::Month, Algorithm::TokenBucket), 3_474_999_712);
+    assert_eq!(most(Unit::Year, Algorithm::TokenBucket), 285_616_414);
+    assert_eq!(most(Unit::Year, Algorithm::FixedWindow), u64::from(u32::MAX));
+    for unit in Unit::ALL {
+        let (amount, tick) = (most(unit, Algorithm::TokenBucket), unit.seconds());
+        assert!(amount * tick < 1 << 53 && (amount + 1) * tick >= 1 << 53, "{unit}");
+    }
 }

@@ -8,7 +8,7 @@ use super::known::Level;
 use super::reader::Reader;
 use super::rule::{FailureMode, Origin, Plan, Quota, RuleLimit, Scope};
 use super::yaml::{Key, Kind, Node};
-use crate::limit::{Algorithm, Limit, LimitError, Unit};
+use crate::limit::{Algorithm, Limit, LimitError, Micros, Unit};
 
 pub(super) const ALGORITHMS: [(&str, Algorithm); 2] =
     [(Algorithm::TokenBucket.name(), Algorithm::TokenBucket), (Algorithm::FixedWindow.name(), Algorithm::FixedWindow)];
@@ -24,7 +24,7 @@ pub(super) const SCOPES: [(&str, Scope); 2] =
     [(Scope::Global.name(), Scope::Global), (Scope::Replica.name(), Scope::Replica)];
 
 /// From this length on, the burst that a full token bucket adds to its first period deserves a note.
-const LONG_PERIOD: u64 = Unit::Day.seconds();
+const LONG_PERIOD: Micros = Micros::from_seconds(Unit::Day.seconds());
 
 /// Reads one limit or a list of them, which may be those of a plan. `None` if any of them is a fault, which has been
 /// told.
@@ -97,9 +97,8 @@ struct Given<T> {
 }
 
 impl<T> Given<T> {
-    #[expect(clippy::unnecessary_wraps, reason = "what is given is assigned to what may be absent")]
-    const fn at(node: &Node, value: Option<T>) -> Option<Self> {
-        Some(Self { at: node.at, value })
+    const fn at(node: &Node, value: Option<T>) -> Self {
+        Self { at: node.at, value }
     }
 }
 
@@ -122,11 +121,11 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node, plan: Option
     for (key, value) in entries {
         let what = &*key.text;
         match what {
-            "unit" => quota.unit = Given::at(value, read_unit(reader, value)),
-            "requests_per_unit" => quota.amount = Given::at(value, reader.number(what, value)),
-            "unit_multiplier" => quota.multiplier = Given::at(value, reader.number(what, value)),
-            "burst" => quota.burst = Given::at(value, reader.number(what, value)),
-            "algorithm" => quota.algorithm = Given::at(value, reader.choice(what, value, &ALGORITHMS)),
+            "unit" => quota.unit = Some(Given::at(value, read_unit(reader, value))),
+            "requests_per_unit" => quota.amount = Some(Given::at(value, reader.number(what, value))),
+            "unit_multiplier" => quota.multiplier = Some(Given::at(value, reader.number(what, value))),
+            "burst" => quota.burst = Some(Given::at(value, reader.number(what, value))),
+            "algorithm" => quota.algorithm = Some(Given::at(value, reader.choice(what, value, &ALGORITHMS))),
             "unlimited" => is_unlimited = reader.flag(what, value),
             "name" => name = reader.optional_text(what, value),
             "replaces" => replaces = read_replaces(reader, value),
@@ -134,8 +133,8 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node, plan: Option
             "scope" => scope = reader.choice(what, value, &SCOPES).unwrap_or_default(),
             "overdraft" => overdraft = reader.flag(what, value),
             _ => match reader.unknown_key(key, Level::Limit) {
-                Some("unit") => quota.unit = Given::at(value, None),
-                Some("requests_per_unit") => quota.amount = Given::at(value, None),
+                Some("unit") => quota.unit = Some(Given::at(value, None)),
+                Some("requests_per_unit") => quota.amount = Some(Given::at(value, None)),
                 _ => {}
             },
         }
@@ -162,13 +161,16 @@ fn read_limit(reader: &mut Reader<'_, '_>, what: &str, node: &Node, plan: Option
 
 fn read_unit(reader: &mut Reader<'_, '_>, node: &Node) -> Option<Unit> {
     if let Kind::Scalar(scalar) = &node.kind
-        && let Ok(unit) = scalar.text.parse()
+        && let Some(unit) = Unit::from_name(&scalar.text)
     {
         return Some(unit);
     }
-    let names = Unit::ALL.map(Unit::name).join(", ");
-    reader.wrong(node, "unit", &format!("one of {names}"));
+    reader.wrong(node, "unit", &one_of_the_units());
     None
+}
+
+fn one_of_the_units() -> String {
+    format!("one of {}", Unit::ALL.map(Unit::name).join(", "))
 }
 
 fn read_replaces(reader: &mut Reader<'_, '_>, node: &Node) -> Vec<(Position, Arc<str>)> {
@@ -209,8 +211,7 @@ fn check_unlimited(reader: &mut Reader<'_, '_>, entries: &[(Key, Node)]) {
 impl QuotaSpec {
     fn check(self, reader: &mut Reader<'_, '_>, at: Position) -> Option<Limit> {
         if self.unit.is_none() {
-            let names = Unit::ALL.map(Unit::name).join(", ");
-            reader.fault(at, format_args!("unit is missing: give one of {names}"));
+            reader.fault(at, format_args!("unit is missing: give {}", one_of_the_units()));
         }
         if self.amount.is_none() {
             reader.fault(at, format_args!("requests_per_unit is missing: give a number, or unlimited: true"));
@@ -221,7 +222,11 @@ impl QuotaSpec {
         let multiplier_at = self.multiplier.as_ref().map_or(unit_at, |multiplier| multiplier.at);
         let multiplier = self.multiplier.map_or(Some(1), |multiplier| multiplier.value)?;
         let burst_at = self.burst.as_ref().map_or(amount_at, |burst| burst.at);
-        let burst = self.burst.map(|burst| burst.value.ok_or(())).transpose().ok()?;
+        let burst = match self.burst {
+            Some(Given { value: None, .. }) => return None,
+            Some(burst) => burst.value,
+            None => None,
+        };
         let names_neither = self.algorithm.is_none() && burst.is_none();
         let algorithm = self.algorithm.map_or(Some(reader.defaults.algorithm), |algorithm| algorithm.value)?;
 
@@ -232,12 +237,12 @@ impl QuotaSpec {
                     LimitError::NoPeriod | LimitError::PeriodTooLong => multiplier_at,
                     LimitError::NoBurst | LimitError::BurstOfNothing | LimitError::BurstOfWindow => burst_at,
                 };
-                reader.fault(at, format_args!("{error}"));
+                reader.fault(at, format_args!("{}", wrong_and_advice(error)));
                 return None;
             }
         };
-        if !limit.is_exact_in_store() {
-            let most = ((1_u64 << 53) - 1) / limit.tick();
+        let most = limit.most_exact_amount();
+        if u64::from(amount) > most {
             reader.fault(
                 amount_at,
                 format_args!(
@@ -247,7 +252,7 @@ impl QuotaSpec {
             );
             return None;
         }
-        let is_long_bucket = algorithm == Algorithm::TokenBucket && limit.tick() >= LONG_PERIOD && amount > 0;
+        let is_long_bucket = algorithm == Algorithm::TokenBucket && limit.period() >= LONG_PERIOD && amount > 0;
         if is_long_bucket && names_neither {
             reader.note(
                 unit_at,
@@ -258,5 +263,20 @@ impl QuotaSpec {
             );
         }
         Some(limit)
+    }
+}
+
+/// What is wrong with a quota and what to do, by the keys of the policy.
+const fn wrong_and_advice(error: LimitError) -> &'static str {
+    match error {
+        LimitError::NoPeriod => "unit_multiplier is 0: give at least 1",
+        LimitError::PeriodTooLong => {
+            "the limit's period is longer than ten years: lower unit_multiplier or take a shorter unit"
+        }
+        LimitError::NoBurst => "burst is 0: give at least 1, or requests_per_unit: 0 to block everything",
+        LimitError::BurstOfNothing => "a limit of 0 requests blocks everything and takes no burst: remove burst",
+        LimitError::BurstOfWindow => {
+            "burst belongs to algorithm: token_bucket; a fixed_window has none: remove burst or set the algorithm"
+        }
     }
 }

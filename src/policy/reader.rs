@@ -87,22 +87,14 @@ impl Reader<'_, '_> {
     }
 
     pub(super) fn flag(&mut self, what: &str, node: &Node) -> Option<bool> {
-        if let Kind::Scalar(Scalar { text, is_plain }) = &node.kind {
-            let is_one_of = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-            let flag = if is_one_of(["true", "yes", "on"]) {
-                Some(true)
-            } else if is_one_of(["false", "no", "off"]) {
-                Some(false)
-            } else {
-                None
-            };
-            if *is_plain && flag.is_some() {
-                return flag;
+        if let Kind::Scalar(Scalar { text, is_plain }) = &node.kind
+            && let Some(flag) = flag_from_word(text)
+        {
+            if *is_plain {
+                return Some(flag);
             }
-            if flag.is_some() {
-                self.fault(node.at, format_args!("{what} must be true or false: remove the quotes"));
-                return None;
-            }
+            self.fault(node.at, format_args!("{what} must be true or false: remove the quotes"));
+            return None;
         }
         self.wrong(node, what, "true or false");
         None
@@ -142,6 +134,17 @@ impl Reader<'_, '_> {
             self.wrong(node, what, &format!("one of {}", words.join(", ")));
         }
         choice.map(|(_, choice)| *choice)
+    }
+}
+
+fn flag_from_word(word: &str) -> Option<bool> {
+    let is_one_of = |words: [&str; 3]| words.iter().any(|other| word.eq_ignore_ascii_case(other));
+    if is_one_of(["true", "yes", "on"]) {
+        Some(true)
+    } else if is_one_of(["false", "no", "off"]) {
+        Some(false)
+    } else {
+        None
     }
 }
 

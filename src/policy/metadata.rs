@@ -1,5 +1,6 @@
 use serde_json::{Number, Value};
 
+use super::number::Numeral;
 use super::reader::Reader;
 use super::rule::Metadata;
 use super::yaml::{Kind, Node, Scalar};
@@ -25,27 +26,26 @@ fn json(node: &Node) -> Value {
     }
 }
 
-/// A plain scalar by YAML's core schema. Infinities and what is not a number stay text, because JSON has neither.
+/// A plain scalar by the core schema of YAML 1.2, as other readers of the file take it. So `0012` is 12 here and a fault
+/// in a limit, and `1_000`, `0b11` and `yes` are texts here and elsewhere 1000, 3 and true.
 fn plain(text: &str) -> Value {
     match text {
         "true" | "True" | "TRUE" => return Value::Bool(true),
         "false" | "False" | "FALSE" => return Value::Bool(false),
         _ => {}
     }
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_number = unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.')
-        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
-    let number = if let Some(digits) = text.strip_prefix("0x") {
-        u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')).map(Number::from)
-    } else if let Some(digits) = text.strip_prefix("0o") {
-        u64::from_str_radix(digits, 8).ok().filter(|_| !digits.starts_with('+')).map(Number::from)
-    } else if is_number {
-        let whole = text.parse::<u64>().map(Number::from).or_else(|_| text.parse::<i64>().map(Number::from));
-        whole.ok().or_else(|| Number::from_f64(text.parse().ok()?))
-    } else {
-        None
+    let numeral = Numeral::read(text).filter(|numeral| numeral.is_of_core_schema());
+    numeral.and_then(number).map_or_else(|| Value::from(text), Value::Number)
+}
+
+/// `None` if JSON has no such number: it is too large even for a double.
+fn number(numeral: Numeral<'_>) -> Option<Number> {
+    let whole = match numeral.whole() {
+        Some(whole) if numeral.is_negative() => 0_i64.checked_sub_unsigned(whole).map(Number::from),
+        whole => whole.map(Number::from),
     };
-    number.map_or_else(|| Value::from(text), Value::Number)
+    let float = || numeral.decimal().map(|number| if numeral.is_negative() { -number } else { number });
+    whole.or_else(|| Number::from_f64(float()?))
 }
 
 #[cfg(test)]
@@ -64,11 +64,20 @@ mod tests {
             ("+12", json!(12)),
             ("-12", json!(-12)),
             ("0012", json!(12)),
+            ("-0012", json!(-12)),
+            ("-0", json!(0)),
+            ("1_000", json!("1_000")),
+            ("0b11", json!("0b11")),
+            ("+0x1f", json!("+0x1f")),
             ("0x1f", json!(31)),
+            ("0xffffffffffffffffff", json!("0xffffffffffffffffff")),
             ("0o17", json!(15)),
             ("0x+1", json!("0x+1")),
             ("1.5", json!(1.5)),
+            ("-.5", json!(-0.5)),
             ("1e3", json!(1000.0)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("-9223372036854775809", json!(-9_223_372_036_854_775_809.0)),
             ("18446744073709551615", json!(u64::MAX)),
             ("18446744073709551616", json!(18_446_744_073_709_551_616.0)),
             (".inf", json!(".inf")),

@@ -106,7 +106,7 @@ fn read_file(path: &Path) -> Source {
 
 fn decode(path: &Path, content: Vec<u8>) -> Source {
     match String::from_utf8(content) {
-        Ok(text) => Source { name: name(path), text: without_mark(text), problem: None },
+        Ok(text) => Source { name: name(path), text: without_byte_order_mark(text), problem: None },
         Err(error) => {
             let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
             let problem = (end_of(&valid), "this is not UTF-8: save the file as UTF-8".to_owned());
@@ -116,8 +116,8 @@ fn decode(path: &Path, content: Vec<u8>) -> Source {
     }
 }
 
-/// Without the byte order mark that some editors put first.
-fn without_mark(mut text: String) -> String {
+/// Some editors put such a mark first.
+fn without_byte_order_mark(mut text: String) -> String {
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());
     }

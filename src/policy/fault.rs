@@ -136,6 +136,32 @@ pub(super) struct FaultSink<'s> {
     notes: Found,
 }
 
+/// Where the parts of one file tell what is wrong with it.
+#[derive(Debug)]
+pub(super) struct FileFaults<'f, 's> {
+    /// Which file, in their order.
+    pub(super) file: u32,
+    pub(super) sink: &'f mut FaultSink<'s>,
+}
+
+impl FileFaults<'_, '_> {
+    pub(super) const fn place(&self, position: Position) -> Place {
+        Place { file: self.file, position }
+    }
+
+    pub(super) fn fault(&mut self, at: Position, message: fmt::Arguments<'_>) {
+        self.sink.fault(self.place(at), message);
+    }
+
+    pub(super) fn note(&mut self, at: Position, message: fmt::Arguments<'_>) {
+        self.sink.note(self.place(at), message);
+    }
+
+    pub(super) fn file_name(&self) -> Arc<str> {
+        self.sink.file_name(self.file)
+    }
+}
+
 /// Messages by place, without repetitions: what stands behind an anchor is read once for each of its aliases.
 #[derive(Debug, Default)]
 struct Found {

@@ -64,7 +64,7 @@ pub(super) struct TenantSpec {
 
 /// Reads the root node of a file.
 pub(super) fn read_file(reader: &mut Reader<'_, '_>, root: &Node) -> FileSpec {
-    let mut spec = FileSpec { file: reader.file, domain: None, plans: Vec::new(), rules: Vec::new() };
+    let mut spec = FileSpec { file: reader.faults.file, domain: None, plans: Vec::new(), rules: Vec::new() };
     if matches!(root.kind, Kind::Null) {
         reader.fault(Position::START, format_args!("this file is empty: a policy begins with domain"));
         return spec;
@@ -100,9 +100,9 @@ fn read_plans(reader: &mut Reader<'_, '_>, node: &Node) -> Vec<PlanSpec> {
         if key.text.is_empty() {
             reader.fault(key.at, format_args!("the name of a plan is empty: give it one"));
         }
-        let plan = Plan { name: (*key.text).into(), file: reader.sink.file_name(reader.file) };
+        let plan = Plan { name: (*key.text).into(), file: reader.faults.file_name() };
         let limits = read_limits(reader, "a plan", value, Some(&Arc::new(plan)));
-        plans.push(PlanSpec { place: reader.place(key.at), name: Rc::clone(&key.text), limits });
+        plans.push(PlanSpec { place: reader.faults.place(key.at), name: Rc::clone(&key.text), limits });
     }
     plans
 }
@@ -130,7 +130,7 @@ struct Seen {
 }
 
 fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) -> RuleSpec {
-    let place = reader.place(node.at);
+    let place = reader.faults.place(node.at);
     let mut rule = Rule {
         shadow_mode: false,
         quota_mode: false,
@@ -139,7 +139,7 @@ fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) 
         metadata: None,
         index: 0,
         name: Box::default(),
-        file: reader.sink.file_name(reader.file),
+        file: reader.faults.file_name(),
         line: node.at.line,
     };
     let (mut name, mut value, mut is_shared) = (None, None, false);
@@ -240,7 +240,7 @@ fn read_plan(reader: &mut Reader<'_, '_>, node: &Node) -> LimitsSpec {
         reader.wrong(node, "plan", "the name of a plan (a limit belongs to rate_limit)");
         return LimitsSpec::None;
     }
-    let place = reader.place(node.at);
+    let place = reader.faults.place(node.at);
     reader.text("plan", node).map_or(LimitsSpec::None, |name| LimitsSpec::Plan { place, name })
 }
 
@@ -256,14 +256,14 @@ fn read_tenants(reader: &mut Reader<'_, '_>, node: &Node) -> Vec<TenantSpec> {
             reader.fault(key.at, format_args!("the name of a tenant is empty: give it one"));
         }
         let limits = if matches!(value.kind, Kind::Scalar(_)) {
-            let place = reader.place(value.at);
+            let place = reader.faults.place(value.at);
             let name = reader.text("the plan of a tenant", value);
             name.map_or(LimitsSpec::None, |name| LimitsSpec::Plan { place, name })
         } else {
             let limits = read_limits(reader, "the limit of a tenant", value, None);
             limits.map_or(LimitsSpec::None, LimitsSpec::Inline)
         };
-        tenants.push(TenantSpec { place: reader.place(key.at), name: Rc::clone(&key.text), limits });
+        tenants.push(TenantSpec { place: reader.faults.place(key.at), name: Rc::clone(&key.text), limits });
     }
     tenants
 }

@@ -254,7 +254,7 @@ impl QuotaSpec {
         }
         let is_long_bucket = algorithm == Algorithm::TokenBucket && limit.period() >= LONG_PERIOD && amount > 0;
         if is_long_bucket && names_neither {
-            reader.note(
+            reader.faults.note(
                 unit_at,
                 format_args!(
                     "this token bucket starts full, so it may admit twice its amount in its first period: if that is \

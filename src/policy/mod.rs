@@ -43,7 +43,7 @@ pub use matcher::{Domain, Match, PathPart};
 pub use rule::{Defaults, FailureMode, Metadata, Origin, Plan, Quota, Rule, RuleLimit, Scope};
 pub(crate) use visible::{Visible, readable};
 
-use fault::{FaultSink, Place, Source};
+use fault::{FaultSink, FileFaults, Place, Source};
 use lookup::Lookup;
 use reader::Reader;
 
@@ -98,8 +98,9 @@ fn load_sources(sources: &[Source], defaults: Defaults) -> Result<Loaded, Faults
             sink.fault(Place { file, position: *position }, format_args!("{problem}"));
             None
         } else {
-            let mut reader = Reader { file, defaults, sink: &mut sink };
-            yaml::compose(&source.text, &mut reader).map(|root| file::read_file(&mut reader, &root))
+            let mut faults = FileFaults { file, sink: &mut sink };
+            let root = yaml::compose(&source.text, &mut faults);
+            root.map(|root| file::read_file(&mut Reader { faults, defaults }, &root))
         };
         are_complete &= spec.as_ref().is_some_and(|spec| spec.domain.is_some());
         files.extend(spec);

@@ -2,7 +2,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::Defaults;
-use super::fault::{FaultSink, Place, Position, Quoted};
+use super::fault::{FileFaults, Position, Quoted};
 use super::known::{self, Level};
 use super::number::{NotANumber, read_u32};
 use super::yaml::{Key, Kind, Node, Scalar};
@@ -10,28 +10,19 @@ use super::yaml::{Key, Kind, Node, Scalar};
 /// Reads values of one file's nodes as what they should be. Where one is something else, it tells the fault and returns
 /// nothing, so that reading goes on.
 #[derive(Debug)]
-pub(super) struct Reader<'r, 's> {
-    pub(super) file: u32,
+pub(super) struct Reader<'f, 's> {
+    pub(super) faults: FileFaults<'f, 's>,
     pub(super) defaults: Defaults,
-    pub(super) sink: &'r mut FaultSink<'s>,
 }
 
 impl Reader<'_, '_> {
-    pub(super) const fn place(&self, position: Position) -> Place {
-        Place { file: self.file, position }
-    }
-
     pub(super) fn fault(&mut self, at: Position, message: fmt::Arguments<'_>) {
-        self.sink.fault(self.place(at), message);
-    }
-
-    pub(super) fn note(&mut self, at: Position, message: fmt::Arguments<'_>) {
-        self.sink.note(self.place(at), message);
+        self.faults.fault(at, message);
     }
 
     /// Tells of an unknown key, and returns the one that was probably meant, which is then not missing.
     pub(super) fn unknown_key(&mut self, key: &Key, level: Level) -> Option<&'static str> {
-        if self.sink.is_full() {
+        if self.faults.sink.is_full() {
             return None;
         }
         let (message, meant) = known::unknown_key(&key.text, level);

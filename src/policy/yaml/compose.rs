@@ -4,8 +4,7 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::super::fault::{Position, Quoted};
-use super::super::reader::Reader;
+use super::super::fault::{FileFaults, Position, Quoted};
 use super::{Collection, Key, Kind, Node, Scalar, Size};
 
 /// The most nodes of one file, aliases expanded: several times what a policy of 100,000 rules has.
@@ -16,8 +15,8 @@ const DEEPEST: u32 = 512;
 
 /// Reads the one document of a YAML text. Tells all faults; `None` after one that makes the rest meaningless.
 /// A text without a document is a null node.
-pub(in super::super) fn compose(text: &str, reader: &mut Reader<'_, '_>) -> Option<Node> {
-    let mut composer = Composer { reader, anchors: HashMap::new(), open: Vec::new(), root: None, nodes: 0 };
+pub(in super::super) fn compose(text: &str, faults: &mut FileFaults<'_, '_>) -> Option<Node> {
+    let mut composer = Composer { faults, anchors: HashMap::new(), open: Vec::new(), root: None, nodes: 0 };
     let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
@@ -32,8 +31,8 @@ pub(in super::super) fn compose(text: &str, reader: &mut Reader<'_, '_>) -> Opti
 }
 
 /// Builds nodes from the parser's events, without recursion.
-struct Composer<'r, 'c, 's> {
-    reader: &'r mut Reader<'c, 's>,
+struct Composer<'c, 'f, 's> {
+    faults: &'c mut FileFaults<'f, 's>,
     /// What each anchor names; nothing yet while its node is open.
     anchors: HashMap<usize, Option<Node>>,
     /// The lists and mappings around the next node, the innermost last.
@@ -305,7 +304,7 @@ impl Composer<'_, '_, '_> {
     }
 
     fn fault(&mut self, at: Position, message: fmt::Arguments<'_>) {
-        self.reader.fault(at, message);
+        self.faults.fault(at, message);
     }
 }
 

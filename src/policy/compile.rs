@@ -129,11 +129,11 @@ impl Compiler<'_, '_> {
         let (mut exact, mut wildcards, mut any) = (HashMap::new(), HashMap::new(), None);
         for RuleSpec { place, value, .. } in specs {
             let first = match value {
-                ValueSpec::Any => any.replace(*place),
-                ValueSpec::Exactly(value) => exact.insert(Rc::clone(value), *place),
-                ValueSpec::Wildcard { pattern, .. } => wildcards.insert(canonical(pattern), *place),
+                ValueSpec::Any => *any.get_or_insert(*place),
+                ValueSpec::Exactly(value) => *exact.entry(Rc::clone(value)).or_insert(*place),
+                ValueSpec::Wildcard { pattern, .. } => *wildcards.entry(canonical(pattern)).or_insert(*place),
             };
-            if let Some(first) = first {
+            if first != *place {
                 let first = self.sink.describe(first);
                 let value = match value {
                     ValueSpec::Any => "no value".to_owned(),

@@ -16,10 +16,14 @@ const LONGEST_QUOTE: usize = 60;
 /// It is shown as `file:line:column: what is wrong, and what to do`, with the line of the file under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    file: Arc<str>,
-    line: u32,
-    column: u32,
-    message: Box<str>,
+    /// The path of the file, as it was found.
+    pub(super) file: Arc<str>,
+    /// From 1; 0 if the fault is not in the file's text (it cannot be read, say).
+    pub(super) line: u32,
+    /// From 1 and in characters; 0 as for the line.
+    pub(super) column: u32,
+    /// What is wrong, and what to do.
+    pub(super) message: Box<str>,
     excerpt: Option<Excerpt>,
     severity: Severity,
 }
@@ -28,32 +32,6 @@ pub struct Fault {
 enum Severity {
     Fault,
     Note,
-}
-
-impl Fault {
-    /// The path of the file, as it was found.
-    #[must_use]
-    pub fn file(&self) -> &str {
-        &self.file
-    }
-
-    /// The line, from 1; 0 if the fault is not in the file's text (it cannot be read, say).
-    #[must_use]
-    pub const fn line(&self) -> u32 {
-        self.line
-    }
-
-    /// The column, from 1 and in characters; 0 as for [`line`](Self::line).
-    #[must_use]
-    pub const fn column(&self) -> u32 {
-        self.column
-    }
-
-    /// What is wrong, and what to do.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        &self.message
-    }
 }
 
 impl fmt::Display for Fault {
@@ -71,15 +49,9 @@ impl fmt::Display for Fault {
 /// All faults of a policy that cannot be used, in the order of their places. There is at least one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Faults {
-    faults: Vec<Fault>,
+    /// By file, line and column.
+    pub(super) faults: Vec<Fault>,
     are_all: bool,
-}
-
-impl Faults {
-    /// The faults by file, line and column.
-    pub fn iter(&self) -> impl Iterator<Item = &Fault> {
-        self.faults.iter()
-    }
 }
 
 impl fmt::Display for Faults {
@@ -183,9 +155,9 @@ impl<'s> FaultSink<'s> {
         self.notes.add(place, message);
     }
 
-    /// Whether there are so many faults that further ones are not kept.
+    /// Whether there are more faults than are kept, so that what is found now would be lost.
     pub(super) fn is_full(&self) -> bool {
-        self.faults.messages.len() >= MOST_FAULTS
+        !self.faults.are_all
     }
 
     /// The name of a file of the policy.
@@ -231,13 +203,17 @@ impl<'s> FaultSink<'s> {
 
 impl Found {
     fn add(&mut self, place: Place, message: fmt::Arguments<'_>) {
-        if self.messages.len() >= MOST_FAULTS {
-            self.are_all = false;
+        if !self.are_all {
             return;
         }
         let mut visible = String::new();
         push_visible(&message.to_string(), &mut visible);
-        self.messages.insert((place, visible.into()));
+        let found = (place, visible.into());
+        if self.messages.len() < MOST_FAULTS {
+            self.messages.insert(found);
+        } else {
+            self.are_all = self.messages.contains(&found);
+        }
     }
 }
 
@@ -308,7 +284,20 @@ mod tests {
         let sources = sources();
         let mut sink = FaultSink::new(&sources);
         sink.fault(place(0, 1, 1), format_args!("unknown key {}", Quoted("\u{1b}[31m")));
-        assert_eq!(sink.finish().unwrap_err().faults[0].message(), "unknown key \"\\u{1b}[31m\"");
+        assert_eq!(&*sink.finish().unwrap_err().faults[0].message, "unknown key \"\\u{1b}[31m\"");
+    }
+
+    #[test]
+    fn as_many_faults_as_are_told_are_all_however_often_they_are_found() {
+        let sources = sources();
+        let mut sink = FaultSink::new(&sources);
+        for column in (0..1000).chain(0..1000) {
+            sink.fault(place(0, 1, column), format_args!("wrong"));
+        }
+        assert!(!sink.is_full());
+        let faults = sink.finish().unwrap_err();
+        assert_eq!(faults.faults.len(), MOST_FAULTS);
+        assert!(faults.are_all);
     }
 
     #[test]
@@ -320,7 +309,7 @@ mod tests {
         }
         assert!(sink.is_full());
         let faults = sink.finish().unwrap_err();
-        assert_eq!(faults.iter().count(), MOST_FAULTS);
+        assert_eq!(faults.faults.len(), MOST_FAULTS);
         assert!(faults.to_string().ends_with("there are more faults than these: correct them and check again"));
     }
 }

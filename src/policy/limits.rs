@@ -68,7 +68,9 @@ fn check_together(reader: &mut Reader<'_, '_>, specs: &[LimitSpec]) {
             Quota::Unlimited => {}
             Quota::Limited(quota) => {
                 let bucket = (quota.unit(), quota.multiplier(), quota.algorithm());
-                if let Some(Position { line, column }) = buckets.insert(bucket, *at) {
+                let first = *buckets.entry(bucket).or_insert(*at);
+                if first != *at {
+                    let Position { line, column } = first;
                     reader.fault(
                         *at,
                         format_args!(

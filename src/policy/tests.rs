@@ -25,8 +25,9 @@ fn policy(text: &str) -> Policy {
 fn faults(text: &str) -> Vec<String> {
     match load_texts(&[("policy.yaml", text)], &Defaults::default()) {
         Ok(_) => Vec::new(),
-        Err(faults) => {
-            faults.iter().map(|fault| format!("{}:{}: {}", fault.line(), fault.column(), fault.message())).collect()
+        Err(Faults { faults, .. }) => {
+            let shown = |fault: &Fault| format!("{}:{}: {}", fault.line, fault.column, fault.message);
+            faults.iter().map(shown).collect()
         }
     }
 }

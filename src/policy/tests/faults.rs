@@ -73,12 +73,15 @@ fn rules_for_the_same_values_are_duplicates() {
     assert_eq!(
         of_descriptors(
             "- {key: a, value: b}\n- {key: a, value: b}\n- {key: a}\n- {key: a, value: ''}\n- {key: a, value: 'x*'}\n\
-             - {key: a, value: 'x**'}\n- {key: b, value: b}\n"
+             - {key: a, value: 'x**'}\n- {key: b, value: b}\n- {key: a, value: b}\n- {key: a}\n- {key: a, value: 'x*'}\n"
         ),
         [
             "4:3: duplicate of the descriptor with key \"a\" and value \"b\" at policy.yaml:3:3: make one of the two",
             "6:3: duplicate of the descriptor with key \"a\" and no value at policy.yaml:5:3: make one of the two",
             "8:3: duplicate of the descriptor with key \"a\" and value \"x**\" at policy.yaml:7:3: make one of the two",
+            "10:3: duplicate of the descriptor with key \"a\" and value \"b\" at policy.yaml:3:3: make one of the two",
+            "11:3: duplicate of the descriptor with key \"a\" and no value at policy.yaml:5:3: make one of the two",
+            "12:3: duplicate of the descriptor with key \"a\" and value \"x*\" at policy.yaml:7:3: make one of the two",
         ]
     );
 }
@@ -279,6 +282,7 @@ fn limits_of_one_rule_have_buckets_of_their_own() {
         of_limit(
             "\n  - {unit: hour, requests_per_unit: 1}\n  - {unit: hour, requests_per_unit: 9}\n  \
              - {unlimited: true}\n  \
+             - {unit: hour, requests_per_unit: 5}\n  \
              - {unit: hour, requests_per_unit: 1, algorithm: fixed_window}\n  \
              - {unit: hour, requests_per_unit: 1, unit_multiplier: 2}"
         ),
@@ -286,6 +290,8 @@ fn limits_of_one_rule_have_buckets_of_their_own() {
             "6:5: a duplicate of the limit at 5:5: with the same unit, unit_multiplier and algorithm they would be one \
              bucket, so keep the stricter one",
             "7:5: an unlimited limit beside others has no effect: remove it, or the others",
+            "8:5: a duplicate of the limit at 5:5: with the same unit, unit_multiplier and algorithm they would be one \
+             bucket, so keep the stricter one",
         ]
     );
 }
@@ -344,8 +350,8 @@ fn an_unknown_plan_is_answered_with_the_nearest() {
 #[test]
 fn a_plan_is_not_missed_while_a_file_that_may_have_it_is_broken() {
     let texts = [("a.yaml", "domain: d\ndescriptors: [{key: a, plan: p}]"), ("b.yaml", "domain: 'd")];
-    let faults = load_texts(&texts, &Defaults::default()).unwrap_err();
-    assert_eq!(faults.iter().map(Fault::file).collect::<Vec<_>>(), ["b.yaml"]);
+    let faults = load_texts(&texts, &Defaults::default()).unwrap_err().faults;
+    assert_eq!(faults.iter().map(|fault| &*fault.file).collect::<Vec<_>>(), ["b.yaml"]);
 }
 
 #[test]
@@ -415,8 +421,8 @@ fn every_fault_of_every_file_is_told_at_once() {
         ("b.yaml", "domain: 'd\n"),
         ("c.yaml", "domain: d\ndescriptors:\n- value: c\n  descriptors: [{key: x}, {key: x}]\n- {key: a}\n"),
     ];
-    let faults = load_texts(&texts, &Defaults::default()).unwrap_err();
-    let places: Vec<String> = faults.iter().map(|fault| format!("{}:{}", fault.file(), fault.line())).collect();
+    let faults = load_texts(&texts, &Defaults::default()).unwrap_err().faults;
+    let places: Vec<String> = faults.iter().map(|fault| format!("{}:{}", fault.file, fault.line)).collect();
     assert_eq!(places, ["a.yaml:4", "a.yaml:4", "b.yaml:1", "c.yaml:3", "c.yaml:4", "c.yaml:5"]);
 }
 

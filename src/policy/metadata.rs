@@ -1,29 +1,44 @@
 use serde_json::{Number, Value};
 
+use super::fault::Position;
 use super::number::Numeral;
 use super::reader::Reader;
 use super::rule::Metadata;
-use super::yaml::{Kind, Node, Scalar};
+use super::yaml::{Key, Kind, Node, Scalar};
+
+/// The deepest nesting, the metadata itself included. Envoy reads at most 100 messages inside each other, and each level
+/// takes three: a `Struct`, an entry of its map, and a `Value`.
+const DEEPEST: u32 = 16;
 
 /// Reads `metadata`, any mapping at all. `None` if it is null or a fault.
 pub(super) fn read_metadata(reader: &mut Reader<'_, '_>, node: &Node) -> Option<Metadata> {
-    match json(node) {
-        Value::Object(metadata) => return Some(metadata),
-        Value::Null => {}
-        _ => reader.wrong(node, "metadata", "a mapping"),
+    match json(node, 0) {
+        Ok(Value::Object(metadata)) => return Some(metadata),
+        Ok(Value::Null) => {}
+        Ok(_) => reader.wrong(node, "metadata", "a mapping"),
+        Err(TooDeep(at)) => {
+            reader.fault(at, format_args!("metadata is nested more than {DEEPEST} deep here: flatten it"));
+        }
     }
     None
 }
 
-/// The same value as JSON. As deep as the node, which has a bound.
-fn json(node: &Node) -> Value {
-    match &node.kind {
+/// A list or mapping is one level too deep.
+struct TooDeep(Position);
+
+/// The same value as JSON, inside so many lists and mappings.
+fn json(node: &Node, depth: u32) -> Result<Value, TooDeep> {
+    Ok(match &node.kind {
         Kind::Null | Kind::Broken => Value::Null,
         Kind::Scalar(Scalar { text, is_plain: true }) => plain(text),
         Kind::Scalar(Scalar { text, .. }) => Value::from(&**text),
-        Kind::List(list) => list.items.iter().map(json).collect(),
-        Kind::Map(map) => map.items.iter().map(|(key, value)| (key.text.to_string(), json(value))).collect(),
-    }
+        Kind::List(_) | Kind::Map(_) if depth == DEEPEST => return Err(TooDeep(node.at)),
+        Kind::List(list) => list.items.iter().map(|item| json(item, depth + 1)).collect::<Result<_, _>>()?,
+        Kind::Map(map) => {
+            let entry = |(key, value): &(Key, Node)| Ok((key.text.to_string(), json(value, depth + 1)?));
+            map.items.iter().map(entry).collect::<Result<_, _>>()?
+        }
+    })
 }
 
 /// A plain scalar by the core schema of YAML 1.2, as other readers of the file take it. So `0012` is 12 here and a fault

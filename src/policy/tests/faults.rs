@@ -69,6 +69,19 @@ fn what_should_be_a_mapping_or_a_list_is_one() {
 }
 
 #[test]
+fn metadata_is_nested_16_deep_at_most() {
+    let nested = |lists: usize| format!("- {{key: a, metadata: {{m: {}1{}}}}}", "[".repeat(lists), "]".repeat(lists));
+    assert_eq!(of_descriptors(&nested(15)), [""; 0]);
+    // The mapping begins in column 22, and the 16th list in it is one too many.
+    assert_eq!(of_descriptors(&nested(16)), ["3:41: metadata is nested more than 16 deep here: flatten it"]);
+    assert_eq!(
+        of_descriptors("- {key: a, metadata: &a {b: {c: [1]}}}\n- {key: b, metadata: {a: *a}}"),
+        [""; 0],
+        "aliases count as what they stand for"
+    );
+}
+
+#[test]
 fn rules_for_the_same_values_are_duplicates() {
     assert_eq!(
         of_descriptors(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::rule::{Quota, Rule, RuleLimit};
+use super::rule::{FailureMode, Quota, Rule, RuleLimit};
 use super::visible::Visible;
 use crate::limit::{Algorithm, Limit};
 
@@ -38,8 +38,7 @@ impl RuleDescription {
     }
 
     /// The switches that are on, as policies name them.
-    #[must_use]
-    pub fn flags(&self) -> Vec<&'static str> {
+    pub(super) fn flags(&self) -> Vec<&'static str> {
         let flags = [
             ("shadow_mode", self.shadow_mode),
             ("quota_mode", self.quota_mode),
@@ -105,7 +104,7 @@ impl LimitDescription {
             quota,
             name: limit.name.as_deref().map(str::to_owned),
             replaces: limit.replaces.iter().map(ToString::to_string).collect(),
-            failure_mode: limit.failure_mode.map(super::FailureMode::name),
+            failure_mode: limit.failure_mode.map(FailureMode::name),
             scope: limit.scope.name(),
             overdraft: limit.overdraft,
             overdraft_is_default: limit.origin.has_default_overdraft,

@@ -10,7 +10,7 @@ use super::fault::Source;
 /// It is SipHash-1-3 with a key of zeros over the contents of all files, in their order and each with its length; a
 /// byte order mark is no content. The files' names do not count, so it is the same wherever they are mounted. It tells
 /// policies apart and guards against nobody.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentHash(u128);
 
 impl ContentHash {

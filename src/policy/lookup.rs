@@ -37,12 +37,6 @@ impl<T> Lookup<T> {
     }
 }
 
-impl<T> Default for Lookup<T> {
-    fn default() -> Self {
-        Self::Few(Box::default())
-    }
-}
-
 /// Of entries with the same key only one is kept; the policy has told of the others.
 impl<T> FromIterator<(Box<[u8]>, T)> for Lookup<T> {
     fn from_iter<I: IntoIterator<Item = (Box<[u8]>, T)>>(entries: I) -> Self {

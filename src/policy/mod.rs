@@ -40,7 +40,7 @@ pub use fault::{Fault, Faults};
 pub use hash::ContentHash;
 pub use listing::{ListedRule, RulePage, WayStep};
 pub use matcher::{Domain, Match, PathPart};
-pub use rule::{Defaults, FailureMode, Metadata, Origin, Plan, Quota, Rule, RuleLimit, Scope};
+pub use rule::{Defaults, Metadata, Quota, Rule, RuleLimit};
 pub(crate) use visible::{Visible, readable};
 
 use fault::{FaultSink, FileFaults, Place, Source};
@@ -53,7 +53,7 @@ use crate::limit::Micros;
 pub const SCHEMA: &str = include_str!("policy.schema.json");
 
 /// All policy files, compiled. It never changes: a reload makes a new one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Policy {
     domains: Lookup<Domain>,
     files: Box<[Arc<str>]>,

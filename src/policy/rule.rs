@@ -46,33 +46,33 @@ pub struct RuleLimit {
     /// Names of the limits that this one replaces.
     pub replaces: Box<[Arc<str>]>,
     /// What happens when the store fails; `None` follows the service's default.
-    pub failure_mode: Option<FailureMode>,
-    pub scope: Scope,
+    pub(super) failure_mode: Option<FailureMode>,
+    pub(super) scope: Scope,
     /// Hits above what is left are taken all the same, and refused.
     pub overdraft: bool,
     /// Where the limit is written, and what it leaves to the [`Defaults`].
-    pub origin: Origin,
+    pub(super) origin: Origin,
 }
 
 /// Where a limit comes from. It decides nothing; it is for those who ask why.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub(super) struct Origin {
     /// The plan that it is part of; `None` if it is written where it applies.
-    pub plan: Option<Arc<Plan>>,
+    pub(super) plan: Option<Arc<Plan>>,
     /// The line, from 1, in which it begins: in the file of its plan, or else of its rule.
-    pub line: u32,
+    pub(super) line: u32,
     /// The policy is silent about the algorithm.
-    pub has_default_algorithm: bool,
+    pub(super) has_default_algorithm: bool,
     /// The policy is silent about overdrafts.
-    pub has_default_overdraft: bool,
+    pub(super) has_default_overdraft: bool,
 }
 
 /// A plan, as its limits refer to it.
 #[derive(Debug)]
-pub struct Plan {
-    pub name: Box<str>,
+pub(super) struct Plan {
+    pub(super) name: Box<str>,
     /// The file in which it stands, by its path as it was found.
-    pub file: Arc<str>,
+    pub(super) file: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Quota {
 
 /// What a limit does while the store cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureMode {
+pub(super) enum FailureMode {
     /// A bucket of this replica's own stands in.
     Local,
     /// Everything passes.
@@ -107,8 +107,7 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// The name of the mode as policies write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Open => "open",
@@ -120,7 +119,7 @@ impl FailureMode {
 
 /// Who shares a limit's buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub(super) enum Scope {
     /// All replicas.
     #[default]
     Global,
@@ -130,8 +129,7 @@ pub enum Scope {
 
 impl Scope {
     /// The name of the scope as policies write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
             Self::Replica => "replica",

@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::rule::{FailureMode, Scope};
 
 const TREE: &str = "
 domain: d

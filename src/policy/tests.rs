@@ -11,7 +11,18 @@ mod yaml;
 use std::fmt::Write;
 
 use super::*;
+use crate::clock::Clock;
 use crate::limit::{Algorithm, Limit};
+
+/// What `work` returns. The seconds that it may take are ten times what it does take or more: a busy machine never needs
+/// them, and work that grows with the square of its input exceeds them.
+pub(super) fn within<T>(seconds: u64, work: impl FnOnce() -> T) -> T {
+    let clock = Clock::start();
+    let result = work();
+    let took = clock.now().monotonic;
+    assert!(took <= Micros::from_seconds(seconds), "it took {took:?}");
+    result
+}
 
 /// The policy of one file.
 fn policy(text: &str) -> Policy {

@@ -492,3 +492,15 @@ descriptors:
 "#;
     insta::assert_snapshot!(load_texts(&[("api.yaml", text)], &Defaults::default()).unwrap_err());
 }
+
+#[test]
+fn one_fault_more_than_are_told_is_said_to_be_there() {
+    let unknown_keys = |count: u32| {
+        let keys: Vec<String> = (0..count).map(|n| format!("xyzzy{n}: 1")).collect();
+        let text = format!("domain: d\n{}", keys.join("\n"));
+        load_texts(&[("p.yaml", &text)], &Defaults::default()).unwrap_err().to_string()
+    };
+    let more = "there are more faults than these: correct them and check again";
+    assert!(!unknown_keys(1000).contains(more));
+    assert!(unknown_keys(1001).ends_with(more));
+}

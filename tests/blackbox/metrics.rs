@@ -1,10 +1,12 @@
 //! What `/metrics` counts.
 
+use std::fs;
+
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 
 use crate::harness::grpc::{Client, ask, descriptor, request};
-use crate::harness::{Comporta, Setup, http};
+use crate::harness::{Comporta, Setup, http, project_path};
 
 const POLICY: &str = r#"
 domain: d
@@ -56,9 +58,9 @@ async fn each_decision_is_counted_by_domain_rule_code_and_source() {
         r#"comporta_decisions_total{domain="d",rule="shadow",code="ok",source="local"} 2"#,
         r#"comporta_decisions_total{domain="d",rule="quota",code="ok",source="local"} 2"#,
         r#"comporta_decisions_total{domain="d",rule="quota",code="over_limit",source="local"} 1"#,
-        r#"comporta_decisions_total{domain="d",rule="(none)",code="ok",source="unlimited"} 2"#,
-        r#"comporta_decisions_total{domain="d",rule="(request)",code="ok",source="local"} 1"#,
-        r#"comporta_decisions_total{domain="(unknown)",rule="(none)",code="ok",source="unlimited"} 4"#,
+        r#"comporta_decisions_total{domain="d",rule="{none}",code="ok",source="unlimited"} 2"#,
+        r#"comporta_decisions_total{domain="d",rule="{request}",code="ok",source="local"} 1"#,
+        r#"comporta_decisions_total{domain="",rule="{none}",code="ok",source="unlimited"} 4"#,
         r#"comporta_would_be_refusals_total{reason="shadow_mode"} 1"#,
         r#"comporta_would_be_refusals_total{reason="quota_mode"} 1"#,
         r#"comporta_would_be_refusals_total{reason="service_shadow_mode"} 0"#,
@@ -84,4 +86,18 @@ async fn refusals_that_the_services_shadow_mode_prevents_are_counted() {
     let lines = metrics(&comporta).join("\n");
     assert!(lines.contains(r#"comporta_would_be_refusals_total{reason="service_shadow_mode"} 3"#), "{lines}");
     assert!(lines.contains(r#"comporta_requests_total{code="ok"} 5"#), "{lines}");
+}
+
+#[tokio::test]
+async fn every_metric_is_documented() {
+    let (_setup, comporta) = Comporta::with_policy(POLICY);
+    let page = http::get(comporta.addresses.admin, "/metrics").unwrap().body;
+    let operations = fs::read_to_string(project_path("docs/operations.md")).unwrap();
+    let families: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    assert!(families.len() >= 9, "{families:?}");
+    for family in families {
+        let (name, kind) = family.split_once(' ').unwrap();
+        let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        assert!(operations.contains(&format!("`{name}")), "docs/operations.md does not tell of {name}");
+    }
 }

@@ -3,7 +3,7 @@
 //! The clock is read for each decision, as the server does. Memory is what the process grows by for a million buckets,
 //! everything counted, with the allocator that the server has.
 
-#![expect(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
+#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark stops when it cannot run, and prints")]
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -24,7 +24,8 @@ const KEYS: usize = 1_000_000;
 fn engine() -> Engine {
     let text = "domain: bench\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 4000000000, unit: minute}}]";
     let policy = load_texts(&[("bench.yaml", text)], &Defaults::default()).expect("the policy is good").policy;
-    Engine::new(policy, EngineSettings { max_buckets: 2 * KEYS, shadow_mode: false, defaults: Defaults::default() })
+    let settings = EngineSettings { max_buckets: 2 * KEYS, shadow_mode: false, defaults: Defaults::default() };
+    Engine::new(policy, settings, Clock::start().now())
 }
 
 fn request(value: Bytes) -> RateLimitRequest {

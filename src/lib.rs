@@ -7,9 +7,10 @@
 //! * [`request`]: what Envoy asks;
 //! * [`policy`]: which limits there are, and which of them a request finds;
 //! * [`engine`]: the buckets, and the decision;
+//! * [`settings`]: what the process is told;
 //! * [`telemetry`]: log and metrics;
 //! * [`server`]: gRPC, HTTP and the operators' port;
-//! * [`settings`] and [`cli`]: what the process is told.
+//! * [`cli`]: the command line.
 //!
 //! `docs/architecture.md` follows a request through them and says why they are as they are.
 

@@ -223,7 +223,8 @@ fn log_filter(text: &str) -> Result<Targets, String> {
     const ADVICE: &str =
         "give error, warn, info, debug, trace or off, also by module as in info,comporta::server=debug";
     // A word alone would be taken for a module, and with it everything else would fall silent.
-    if let Some(word) = text.split(',').find(|part| !part.contains('=') && part.parse::<LevelFilter>().is_err()) {
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    if let Some(word) = text.split(',').find(|part| !part.contains('=') && !is_level(part)) {
         return Err(format!("{word:?} is no level; {ADVICE}"));
     }
     text.parse().map_err(|error| format!("{error}; {ADVICE}"))

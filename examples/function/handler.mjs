@@ -24,10 +24,10 @@ export async function ask({ url, domain, entries, hits = 1, timeoutMs = 50 }) {
     body: JSON.stringify({ domain, descriptors: [descriptor] }),
     signal: AbortSignal.timeout(timeoutMs),
   });
-  const answer = await response.json();
   if (response.status !== 200 && response.status !== 429) {
-    throw new Error(`Comporta answered ${response.status}: ${answer.error}`);
+    throw new Error(`Comporta answered ${response.status}: ${await response.text()}`);
   }
+  const answer = await response.json();
   // "12s"; null where there is no limit.
   const resetSeconds = Number.parseInt(answer.statuses[0].durationUntilReset ?? "0", 10);
   return { allowed: response.status === 200, resetSeconds };

@@ -3,6 +3,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::print_page;
 use crate::engine::Explanation;
 use crate::policy::{self, Faults, Policy};
 use crate::settings::PolicySettings;
@@ -43,11 +44,11 @@ enum Unexplained {
 pub(super) fn run(settings: &ExplainSettings) -> ExitCode {
     match explain(settings) {
         Ok(explanation) => {
-            print!("{explanation}");
+            print_page(&explanation);
             ExitCode::SUCCESS
         }
         Err(Unexplained::Faults(faults)) => {
-            println!("{faults}");
+            print_page(&format!("{faults}\n"));
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -29,8 +29,7 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
     })?;
     info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
-    let policy = loaded.policy.loaded_at(clock.now().monotonic);
-    let engine = Arc::new(Engine::new(policy, settings.engine()));
+    let engine = Arc::new(Engine::new(loaded.policy, settings.engine(), clock.now()));
 
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = settings.threads {

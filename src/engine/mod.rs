@@ -24,14 +24,13 @@ pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use name::{BucketName, NameError};
 pub use state::{BucketReport, BucketState, Presence};
 pub use table::Table;
-pub use tally::{Tallies, Tally};
+pub use tally::{DomainTallies, Tallies, Tally};
 
-use crate::limit::Now;
+use crate::limit::{Micros, Now};
 use crate::policy::{Defaults, Policy};
 use crate::request::RateLimitRequest;
 use key::{KeyHasher, KeySeed};
 use question::{Enforcement, Question, validate};
-use tally::TallyIndex;
 use trial::{Refusal, Trial, by_descriptor, strictest_status};
 
 /// How an [`Engine`] decides, whatever the policy is.
@@ -59,20 +58,23 @@ pub struct Engine {
 #[derive(Debug)]
 pub struct ActivePolicy {
     pub policy: Policy,
+    /// Since when, in monotonic time.
+    pub since: Micros,
     pub tallies: Tallies,
 }
 
 impl ActivePolicy {
-    fn new(policy: Policy) -> Self {
-        Self { tallies: Tallies::of(&policy), policy }
+    fn new(policy: Policy, now: Now) -> Self {
+        Self { tallies: Tallies::of(&policy), policy, since: now.monotonic }
     }
 }
 
 impl Engine {
+    /// An engine whose policy is in force from `now` on.
     #[must_use]
-    pub fn new(policy: Policy, settings: EngineSettings) -> Self {
+    pub fn new(policy: Policy, settings: EngineSettings, now: Now) -> Self {
         Self {
-            active: ArcSwap::from_pointee(ActivePolicy::new(policy)),
+            active: ArcSwap::from_pointee(ActivePolicy::new(policy, now)),
             table: Table::new(settings.max_buckets),
             seed: KeySeed::random(),
             settings,
@@ -90,13 +92,12 @@ impl Engine {
         let active = self.active.load();
         let decision = if let Some(domain) = active.policy.domain(&request.domain) {
             let way_to_domain = KeyHasher::new(&self.seed, &request.domain);
-            let question = Question::new(request, &active.policy, domain, &way_to_domain, self.settings.defaults);
-            self.answer(question, &active.tallies, now)
+            let question = Question::new(request, &active.tallies, domain, &way_to_domain, self.settings.defaults);
+            self.answer(question, now)
         } else {
             self.counts.unknown_domain.increment();
             let statuses: SmallVec<[Status; 4]> = SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len());
-            let tally = TallyIndex::unknown_domain(&active.policy);
-            statuses.iter().for_each(|status| active.tallies.count(tally, status));
+            statuses.iter().for_each(|status| active.tallies.unknown_domain.count(status));
             Decision { code: Code::Ok, source: Source::Unlimited, statuses }
         };
         match decision.code {
@@ -107,7 +108,7 @@ impl Engine {
     }
 
     /// Takes from the buckets, all or nothing, and says what each descriptor met.
-    fn answer(&self, question: Question<'_>, counts: &Tallies, now: Now) -> Decision {
+    fn answer(&self, question: Question<'_>, now: Now) -> Decision {
         let Question { checks, mut statuses, tallies, has_unlimited_quota } = question;
         let mut buckets = self.table.lock(checks.iter().map(|check| check.key));
         let mut trials: SmallVec<[Trial<'_>; 2]> =
@@ -137,7 +138,7 @@ impl Engine {
             }
         }
         for (tally, status) in tallies.iter().zip(&statuses) {
-            counts.count(*tally, status);
+            tally.count(status);
         }
         Decision {
             code: if is_enforced { Code::OverLimit } else { Code::Ok },
@@ -164,9 +165,9 @@ impl Engine {
         self.table.sweep(now, parts);
     }
 
-    /// Replaces the policy. Buckets whose identity stays keep their state.
-    pub fn set_policy(&self, policy: Policy) {
-        self.active.store(Arc::new(ActivePolicy::new(policy)));
+    /// Replaces the policy. Buckets whose identity stays keep their state; tallies begin anew.
+    pub fn set_policy(&self, policy: Policy, now: Now) {
+        self.active.store(Arc::new(ActivePolicy::new(policy, now)));
     }
 
     /// The policy that is served now, with its tallies.

@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 
 use super::decision::{InvalidRequest, Status};
 use super::key::{BucketKey, KeyHasher};
-use super::tally::TallyIndex;
+use super::tally::{Tallies, Tally};
 use crate::limit::{Hits, Limit};
-use crate::policy::{Defaults, Domain, Metadata, PathPart, Policy, Quota, Rule};
+use crate::policy::{Defaults, Domain, Metadata, PathPart, Quota, Rule};
 use crate::request::{Descriptor, RateLimitRequest};
 
 /// A request next to the policy: what has to be checked, and what is known already.
@@ -18,7 +18,7 @@ pub(super) struct Question<'p> {
     /// One for each descriptor, as if it had no check.
     pub(super) statuses: SmallVec<[Status; 4]>,
     /// Who counts each descriptor.
-    pub(super) tallies: SmallVec<[TallyIndex; 4]>,
+    pub(super) tallies: SmallVec<[&'p Tally; 4]>,
     /// A quota without a limit is never used up.
     pub(super) has_unlimited_quota: bool,
 }
@@ -68,16 +68,16 @@ impl<'p> Question<'p> {
     /// Finds the limits of each descriptor. `way_to_domain` has read the domain's name.
     pub(super) fn new(
         request: &RateLimitRequest,
-        policy: &Policy,
+        tallies: &'p Tallies,
         domain: &'p Domain,
         way_to_domain: &KeyHasher,
         defaults: Defaults,
     ) -> Self {
-        let without_limit = TallyIndex::without_limit(domain, policy);
+        let of_domain = tallies.domain(domain);
         let mut question = Self {
             checks: SmallVec::new(),
             statuses: SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len()),
-            tallies: SmallVec::from_elem(without_limit, request.descriptors.len()),
+            tallies: SmallVec::from_elem(&of_domain.no_limit, request.descriptors.len()),
             has_unlimited_quota: false,
         };
         let mut replaced = HashSet::new();
@@ -86,7 +86,7 @@ impl<'p> Question<'p> {
             let entries = descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value));
             let hits = hits_of(descriptor, request.hits_addend);
             if let Some(limit) = limit_of(descriptor, defaults) {
-                question.tallies[index] = TallyIndex::own_limit(domain, policy);
+                question.tallies[index] = &of_domain.own_limit;
                 entries.for_each(|(key, value)| way.part(PathPart { key, value, is_shared: false }));
                 question.checks.push(Check {
                     descriptor: index,
@@ -102,7 +102,7 @@ impl<'p> Question<'p> {
             }
             let Some(found) = domain.find(entries, |part| way.part(part)) else { continue };
             let enforcement = enforcement_of(found.rule);
-            question.tallies[index] = TallyIndex::of_rule(found.rule);
+            question.tallies[index] = tallies.rule(found.rule);
             for rule_limit in found.limits {
                 replaced.extend(rule_limit.replaces.iter().map(|name| &**name));
                 let Quota::Limited(limit) = rule_limit.quota else {

@@ -3,91 +3,63 @@ use super::decision::{Code, Source, Status};
 use crate::policy::{Domain, Policy, Rule};
 
 /// What each rule has decided since its policy was loaded.
-///
-/// The tally of a rule has the rule's index. After them come two for each domain, and one for all unknown domains.
 #[derive(Debug)]
-pub struct Tallies(Box<[Tally]>);
-
-/// How often a rule's limits have decided about a descriptor.
-#[derive(Debug)]
-pub struct Tally {
-    domain: Box<str>,
-    rule: Box<str>,
-    /// By source, then by code.
-    decisions: [[Count; Code::ALL.len()]; Source::ALL.len()],
+pub struct Tallies {
+    /// By the index of the rule.
+    rules: Box<[Tally]>,
+    /// By the index of the domain.
+    domains: Box<[DomainTallies]>,
+    /// Descriptors of domains that no policy file names.
+    pub unknown_domain: Tally,
 }
 
-/// Which tally counts a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TallyIndex(usize);
-
-impl TallyIndex {
-    pub(super) const fn of_rule(rule: &Rule) -> Self {
-        Self(rule.index as usize)
-    }
-
-    /// Of descriptors that find no limit in a domain.
-    pub(super) fn without_limit(domain: &Domain, policy: &Policy) -> Self {
-        Self(policy.rule_count() + 2 * domain.index())
-    }
-
-    /// Of descriptors that bring their own limit.
-    pub(super) fn own_limit(domain: &Domain, policy: &Policy) -> Self {
-        Self(Self::without_limit(domain, policy).0 + 1)
-    }
-
-    /// Of all descriptors of domains that no policy file names.
-    pub(super) fn unknown_domain(policy: &Policy) -> Self {
-        Self(policy.rule_count() + 2 * policy.domain_count())
-    }
+/// What has been decided in a domain without a rule.
+#[derive(Debug, Default)]
+pub struct DomainTallies {
+    /// Descriptors that found no limit.
+    pub no_limit: Tally,
+    /// Descriptors that brought their own.
+    pub own_limit: Tally,
 }
+
+/// How often descriptors have been decided, by source and by code.
+#[derive(Debug, Default)]
+pub struct Tally([[Count; Code::ALL.len()]; Source::ALL.len()]);
 
 impl Tallies {
     pub(super) fn of(policy: &Policy) -> Self {
-        let last = TallyIndex::unknown_domain(policy).0;
-        let mut tallies: Vec<Tally> = (0..=last).map(|_| Tally::new("(unknown)", "(none)")).collect();
-        for domain in policy.domains() {
-            tallies[TallyIndex::without_limit(domain, policy).0] = Tally::new(domain.name(), "(none)");
-            tallies[TallyIndex::own_limit(domain, policy).0] = Tally::new(domain.name(), "(request)");
-            domain.for_each_rule(|rule| tallies[TallyIndex::of_rule(rule).0] = Tally::new(domain.name(), &rule.name));
+        Self {
+            rules: (0..policy.rule_count()).map(|_| Tally::default()).collect(),
+            domains: (0..policy.domain_count()).map(|_| DomainTallies::default()).collect(),
+            unknown_domain: Tally::default(),
         }
-        Self(tallies.into())
     }
 
-    pub(super) fn count(&self, index: TallyIndex, status: &Status) {
-        let source = if status.current_limit.is_some() { Source::Local } else { Source::Unlimited };
-        self.0[index.0].decisions[source as usize][status.code as usize].increment();
+    /// The tally of a rule of the policy that the tallies are of.
+    #[must_use]
+    pub fn rule(&self, rule: &Rule) -> &Tally {
+        &self.rules[rule.index as usize]
     }
 
-    /// All that have decided anything.
-    pub fn used(&self) -> impl Iterator<Item = &Tally> {
-        self.0.iter().filter(|tally| tally.decisions().next().is_some())
+    /// The tallies of a domain of the policy that the tallies are of.
+    #[must_use]
+    pub fn domain(&self, domain: &Domain) -> &DomainTallies {
+        &self.domains[domain.index()]
     }
 }
 
 impl Tally {
-    fn new(domain: &str, rule: &str) -> Self {
-        Self { domain: domain.into(), rule: rule.into(), decisions: Default::default() }
-    }
-
-    #[must_use]
-    pub fn domain(&self) -> &str {
-        &self.domain
-    }
-
-    /// The rule's name; `(none)` where no limit was found, `(request)` where the request brought its own.
-    #[must_use]
-    pub fn rule(&self) -> &str {
-        &self.rule
+    pub(super) fn count(&self, status: &Status) {
+        let source = if status.current_limit.is_some() { Source::Local } else { Source::Unlimited };
+        self.0[source as usize][status.code as usize].increment();
     }
 
     /// How many decisions there were of each kind of which there was one.
     pub fn decisions(&self) -> impl Iterator<Item = (Source, Code, u64)> {
-        Source::ALL
-            .into_iter()
-            .zip(&self.decisions)
+        let by_source = Source::ALL.into_iter().zip(&self.0);
+        by_source
             .flat_map(|(source, by_code)| {
-                Code::ALL.into_iter().zip(by_code).map(move |(code, count)| (source, code, count.get()))
+                Code::ALL.into_iter().zip(by_code).map(move |(code, n)| (source, code, n.get()))
             })
             .filter(|(_, _, count)| *count > 0)
     }

@@ -10,7 +10,6 @@ use super::known::nearest;
 use super::matcher::{Domain, RuleNode, Rules, Siblings, Tenants, Wildcard};
 use super::pattern::{Pattern, canonical, is_wildcard};
 use super::rule::{Rule, RuleLimit};
-use crate::percent::in_name;
 
 /// All domains, and how many rules they have.
 pub(super) struct Compiled {
@@ -31,7 +30,7 @@ pub(super) fn compile(files: Vec<FileSpec>, are_complete: bool, sink: &mut Fault
     let mut all = Compiled { domains: Vec::with_capacity(specs.len()), rule_count: 0 };
     for (name, spec) in specs {
         let mut compiler = Compiler { sink, plans: &spec.plans, are_complete, rule_count: all.rule_count };
-        let rules = compiler.rules(spec.rules, "");
+        let rules = compiler.rules(spec.rules);
         all.rule_count = compiler.rule_count;
         if let DomainName::Given(name) = name {
             all.domains.push((name.as_bytes().into(), Domain::new((&*name).into(), all.domains.len(), rules)));
@@ -82,42 +81,35 @@ struct Compiler<'c, 's> {
 
 impl Compiler<'_, '_> {
     /// Compiles one level of the tree and all below it. As deep as the files, which have a bound.
-    fn rules(&mut self, specs: Vec<RuleSpec>, way: &str) -> Rules {
+    fn rules(&mut self, specs: Vec<RuleSpec>) -> Rules {
         let mut by_key: BTreeMap<Rc<str>, Vec<RuleSpec>> = BTreeMap::new();
         for spec in specs {
             if let Some(key) = &spec.key {
                 by_key.entry(Rc::clone(key)).or_default().push(spec);
             } else {
                 // The rule is lost, but not the faults below it.
-                self.node(spec, None, String::new());
+                self.node(spec, None);
             }
         }
-        let compiled = by_key.into_iter().map(|(key, specs)| (key.as_bytes().into(), self.siblings(&key, specs, way)));
+        let compiled = by_key.into_iter().map(|(key, specs)| (key.as_bytes().into(), self.siblings(&key, specs)));
         Rules { by_key: compiled.collect() }
     }
 
-    fn siblings(&mut self, key: &str, specs: Vec<RuleSpec>, way: &str) -> Siblings {
+    fn siblings(&mut self, key: &str, specs: Vec<RuleSpec>) -> Siblings {
         let exact_values = self.check_siblings(key, &specs);
-        let separator = if way.is_empty() { "" } else { "|" };
-        let name = |value: &str| format!("{way}{separator}{}{value}", in_name(key.as_bytes()));
         let (mut exact, mut wildcards, mut any) = (Vec::new(), Vec::new(), None);
         for mut spec in specs {
             let tenants = std::mem::take(&mut spec.tenants);
             match std::mem::replace(&mut spec.value, ValueSpec::Any) {
-                ValueSpec::Exactly(value) => {
-                    let name = name(&format!("={}", in_name(value.as_bytes())));
-                    exact.push((value.as_bytes().into(), self.node(spec, None, name)));
-                }
+                ValueSpec::Exactly(value) => exact.push((value.as_bytes().into(), self.node(spec, None))),
                 ValueSpec::Wildcard { pattern, is_shared } => {
-                    let separator = if is_shared { '~' } else { '=' };
-                    let name = name(&format!("{separator}{}", in_name(pattern.as_bytes())));
                     let pattern = Pattern::new(&pattern);
                     let tenants = self.tenants(tenants, Some(&pattern), &exact_values);
-                    wildcards.push(Wildcard { pattern, is_shared, node: self.node(spec, tenants, name) });
+                    wildcards.push(Wildcard { pattern, is_shared, node: self.node(spec, tenants) });
                 }
                 ValueSpec::Any => {
                     let tenants = self.tenants(tenants, None, &exact_values);
-                    any = Some(Box::new(self.node(spec, tenants, name(""))));
+                    any = Some(Box::new(self.node(spec, tenants)));
                 }
             }
         }
@@ -153,12 +145,12 @@ impl Compiler<'_, '_> {
         exact
     }
 
-    fn node(&mut self, spec: RuleSpec, tenants: Option<Box<Tenants>>, name: String) -> RuleNode {
+    fn node(&mut self, spec: RuleSpec, tenants: Option<Box<Tenants>>) -> RuleNode {
         let index = self.rule_count;
         self.rule_count += 1;
         let limits = self.limits(spec.limits);
-        let rules = if spec.rules.is_empty() { None } else { Some(Box::new(self.rules(spec.rules, &name))) };
-        RuleNode { rule: Rule { index, name: name.into(), ..spec.rule }, limits, tenants, rules }
+        let rules = if spec.rules.is_empty() { None } else { Some(Box::new(self.rules(spec.rules))) };
+        RuleNode { rule: Rule { index, ..spec.rule }, limits, tenants, rules }
     }
 
     fn tenants(

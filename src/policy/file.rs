@@ -138,7 +138,6 @@ fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) 
         value_to_metric: false,
         metadata: None,
         index: 0,
-        name: Box::default(),
         file: reader.faults.file_name(),
         line: node.at.line,
     };

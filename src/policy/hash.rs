@@ -5,7 +5,8 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::fault::Source;
 
-/// What the files of a policy say, in 128 bits: two replicas that show the same one serve the same policy.
+/// What the files of a policy say, in 128 bits: replicas that show the same one have read the same
+/// files. (What they make of them also hangs on `--default-algorithm` and `--overdraft`.)
 ///
 /// It is SipHash-1-3 with a key of zeros over the contents of all files, in their order and each with its length; a
 /// byte order mark is no content. The files' names do not count, so it is the same wherever they are mounted. It tells

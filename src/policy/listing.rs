@@ -83,16 +83,7 @@ impl Policy {
 fn place<'p>(domain: &'p Domain, rules: &'p Rules, parent: Option<usize>, placed: &mut Vec<Placed<'p>>) {
     let mut steps = Vec::new();
     for (key, siblings) in rules.by_key.iter() {
-        for (value, node) in siblings.exact.iter() {
-            steps.push(Step { key, value: Some(value), is_shared: false, node });
-        }
-        for wildcard in &siblings.wildcards {
-            let value = Some(wildcard.pattern.text());
-            steps.push(Step { key, value, is_shared: wildcard.is_shared, node: &wildcard.node });
-        }
-        if let Some(node) = &siblings.any {
-            steps.push(Step { key, value: None, is_shared: false, node });
-        }
+        steps.extend(siblings.nodes().map(|(value, is_shared, node)| Step { key, value, is_shared, node }));
     }
     // Rules behind one anchor stand at one place; the rest makes their order the same in every process.
     steps.sort_unstable_by_key(|step| (&step.node.rule.file, step.node.rule.line, step.key, step.value));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::lookup::Lookup;
 use super::pattern::Pattern;
 use super::rule::{Rule, RuleLimit};
+use crate::percent::in_name;
 
 /// The rules of one domain, from all its files.
 #[derive(Debug)]
@@ -83,9 +84,10 @@ impl Domain {
         self.index
     }
 
-    /// Shows every rule of the domain, in no particular order.
-    pub fn for_each_rule(&self, mut visit: impl FnMut(&Rule)) {
-        self.rules.for_each(&mut visit);
+    /// Shows every rule of the domain after those above it, with its path: `tenant|path~/export*`, escaped as in the name
+    /// of a bucket. A key alone is a rule for any value.
+    pub fn for_each_rule(&self, mut visit: impl FnMut(&str, &Rule)) {
+        self.rules.for_each(&mut String::new(), &mut visit);
     }
 
     #[must_use]
@@ -122,21 +124,41 @@ impl Domain {
 
 impl Rules {
     /// As deep as the policy's files, which have a bound.
-    fn for_each(&self, visit: &mut impl FnMut(&Rule)) {
-        for (_, siblings) in self.by_key.iter() {
-            let exact = siblings.exact.iter().map(|(_, node)| node);
-            let wildcards = siblings.wildcards.iter().map(|wildcard| &wildcard.node);
-            for node in exact.chain(wildcards).chain(siblings.any.as_deref()) {
-                visit(&node.rule);
+    fn for_each(&self, path: &mut String, visit: &mut impl FnMut(&str, &Rule)) {
+        for (key, siblings) in self.by_key.iter() {
+            for (value, is_shared, node) in siblings.nodes() {
+                let length = path.len();
+                push_step(path, key, value, is_shared);
+                visit(path, &node.rule);
                 if let Some(rules) = &node.rules {
-                    rules.for_each(visit);
+                    rules.for_each(path, visit);
                 }
+                path.truncate(length);
             }
         }
     }
 }
 
+fn push_step(path: &mut String, key: &[u8], value: Option<&[u8]>, is_shared: bool) {
+    if !path.is_empty() {
+        path.push('|');
+    }
+    path.push_str(&in_name(key).to_string());
+    if let Some(value) = value {
+        path.push(if is_shared { '~' } else { '=' });
+        path.push_str(&in_name(value).to_string());
+    }
+}
+
 impl Siblings {
+    /// Every rule, with its value or pattern (none is any value), and whether its values share one bucket.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (Option<&[u8]>, bool, &RuleNode)> {
+        let exact = self.exact.iter().map(|(value, node)| (Some(value), false, node));
+        let wildcards =
+            self.wildcards.iter().map(|wildcard| (Some(wildcard.pattern.text()), wildcard.is_shared, &wildcard.node));
+        exact.chain(wildcards).chain(self.any.as_deref().map(|node| (None, false, node)))
+    }
+
     /// The rule for this value, and its pattern if all values of the rule share one bucket.
     fn find(&self, value: &[u8]) -> Option<(&RuleNode, Option<&[u8]>)> {
         if let Some(node) = self.exact.get(value) {

@@ -47,8 +47,6 @@ use fault::{FaultSink, FileFaults, Place, Source};
 use lookup::Lookup;
 use reader::Reader;
 
-use crate::limit::Micros;
-
 /// The JSON Schema (draft 7) of a policy file, for editors. It rejects nothing that [`load`] accepts.
 pub const SCHEMA: &str = include_str!("policy.schema.json");
 
@@ -59,7 +57,6 @@ pub struct Policy {
     files: Box<[Arc<str>]>,
     rule_count: usize,
     hash: ContentHash,
-    loaded_at: Option<Micros>,
 }
 
 /// A policy without faults.
@@ -114,7 +111,6 @@ fn load_sources(sources: &[Source], defaults: Defaults) -> Result<Loaded, Faults
             files,
             rule_count: compiled.rule_count as usize,
             hash: ContentHash::of(sources),
-            loaded_at: None,
         },
         notes,
     })
@@ -143,18 +139,6 @@ impl Policy {
         let mut domains = self.domains.iter();
         let (_, domain) = domains.next()?;
         domains.next().is_none().then(|| domain.name())
-    }
-
-    /// The same policy, with the (monotonic) time at which it was loaded.
-    #[must_use]
-    pub fn loaded_at(self, time: Micros) -> Self {
-        Self { loaded_at: Some(time), ..self }
-    }
-
-    /// The monotonic time at which it was loaded, if that was told.
-    #[must_use]
-    pub const fn load_time(&self) -> Option<Micros> {
-        self.loaded_at
     }
 
     /// What its files say, as a number.

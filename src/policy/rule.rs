@@ -17,17 +17,14 @@ pub struct Rule {
     pub shadow_mode: bool,
     /// A request is refused for its quota-mode rules only if all of them refuse.
     pub quota_mode: bool,
-    /// Metrics of this rule name the whole way to it, with the request's values.
+    /// Metrics of this rule are to name the request's values of all keys. Without effect yet.
     pub detailed_metric: bool,
-    /// Metrics of this rule name the request's value of its key.
+    /// Metrics of this rule are to name the request's value of its key. Without effect yet.
     pub value_to_metric: bool,
     /// Whatever else the author says of the rule, for the response's dynamic metadata.
     pub metadata: Option<Arc<Metadata>>,
     /// Its place among the rules of the policy, from 0.
     pub index: u32,
-    /// The way to it, as metrics name it: `tenant|path~/export*`, escaped as in the name of a bucket. A key alone is a
-    /// rule for any value.
-    pub name: Box<str>,
     /// The file in which the rule stands, by its path as it was found.
     pub file: Arc<str>,
     /// The line of that file, from 1, in which the rule begins.

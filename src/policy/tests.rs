@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use super::*;
 use crate::clock::Clock;
-use crate::limit::{Algorithm, Limit};
+use crate::limit::{Algorithm, Limit, Micros};
 
 /// What `work` returns. The seconds that it may take are ten times what it does take or more: a busy machine never needs
 /// them, and work that grows with the square of its input exceeds them.

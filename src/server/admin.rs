@@ -58,10 +58,25 @@ fn router(app: Arc<App>) -> Router {
         .with_state(Arc::new(Admin { app, turn: Arc::default() }))
 }
 
-async fn show_metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    match admin.app.metrics.encode() {
-        Ok(page) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+async fn show_metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let app = Arc::clone(&admin.app);
+    admin
+        .make(move || match app.metrics.encode() {
+            Ok(body) => Rendered { status: StatusCode::OK, content_type: metrics::CONTENT_TYPE, body },
+            Err(error) => Rendered::failure(&error),
+        })
+        .await
+}
+
+impl Admin {
+    /// Makes a page in its turn, on a thread where that holds up no request: a policy may have 100,000 rules.
+    async fn make(&self, page: impl FnOnce() -> Rendered + Send + 'static) -> Response {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let rendering = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            page()
+        });
+        rendering.await.unwrap_or_else(|error| Rendered::failure(&error)).into_response()
     }
 }
 
@@ -94,23 +109,15 @@ impl PageError {
     }
 }
 
-/// A page that is made on a thread where it holds up no request, because a policy may have 100,000 rules.
 fn page<T: Serialize + fmt::Display + 'static>(page: &'static Page<T>) -> MethodRouter<Arc<Admin>> {
     get(move |State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery, headers: HeaderMap| async move {
-        let turn = Arc::clone(&admin.turn).lock_owned().await;
-        let now = admin.app.clock.now();
-        let query = query.unwrap_or_default();
-        let rendering = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-            render(&admin.app.engine, &query, accept, now, page)
-        });
-        match rendering.await {
-            Ok(rendered) => rendered.into_response(),
-            Err(error) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, format!("the page could not be made: {error}\n")).into_response()
-            }
-        }
+        let app = Arc::clone(&admin.app);
+        admin
+            .make(move || {
+                let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+                render(&app.engine, &query.unwrap_or_default(), accept, app.clock.now(), page)
+            })
+            .await
     })
 }
 
@@ -120,6 +127,13 @@ struct Rendered {
     status: StatusCode,
     content_type: &'static str,
     body: String,
+}
+
+impl Rendered {
+    fn failure(error: &dyn fmt::Display) -> Self {
+        let body = format!("the page could not be made: {error}\n");
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, content_type: TEXT, body }
+    }
 }
 
 impl IntoResponse for Rendered {
@@ -136,12 +150,15 @@ fn render<T: Serialize + fmt::Display>(
     page: &Page<T>,
 ) -> Rendered {
     let query = Query::parse(query);
-    let format = query.as_ref().map_or(Ok(None), Query::wants_json);
-    let is_json = if let Ok(Some(wants_json)) = format { wants_json } else { accepts_json(accept) };
-    let answer = format.and(query).and_then(|query| (page.make)(engine, &query, now));
-    let written =
-        answer.and_then(|it| if is_json { Ok(serde_json::to_string_pretty(&it)? + "\n") } else { Ok(it.to_string()) });
-    let (status, body) = match written {
+    let wanted = query.as_ref().ok().and_then(|query| query.wants_json().ok().flatten());
+    let is_json = wanted.unwrap_or_else(|| accepts_json(accept));
+    let write = || -> Result<String, PageError> {
+        let query = query?;
+        query.wants_json()?;
+        let answer = (page.make)(engine, &query, now)?;
+        Ok(if is_json { serde_json::to_string_pretty(&answer)? + "\n" } else { answer.to_string() })
+    };
+    let (status, body) = match write() {
         Ok(body) => (StatusCode::OK, body),
         Err(error) => {
             let message = match &error {

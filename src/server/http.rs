@@ -24,6 +24,9 @@ pub(super) async fn serve(
         .route("/readyz", get(is_ready))
         .route("/livez", get(|| async { "ok\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "here are POST /json, GET /healthcheck, /livez and /readyz\n") })
+        .method_not_allowed_fallback(|| async {
+            (StatusCode::METHOD_NOT_ALLOWED, "use POST for /json, and GET for /healthcheck, /livez and /readyz\n")
+        })
         .with_state(app);
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await?;
     Ok(())

@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 
 use crate::request::{self, Descriptor, LimitOverride, RateLimitRequest};
 
+/// Below 2^53 a float is exactly the whole number that was written.
+const EXACT_FLOATS: f64 = 9_007_199_254_740_992.0;
+
 pub(super) fn read_request(body: &[u8]) -> Result<RateLimitRequest, serde_json::Error> {
     serde_json::from_slice::<Object<RequestJson>>(body).map(|request| request.0.into())
 }
@@ -47,7 +50,8 @@ fn write_value(value: &protobuf::Value) -> Value {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(flag)) => json!(flag),
-        Some(Kind::NumberValue(number)) => json!(number),
+        // Its text is a number in JSON too, without a fraction where it is whole.
+        Some(Kind::NumberValue(number)) => number.to_string().parse().unwrap_or_default(),
         Some(Kind::StringValue(text)) => json!(text),
         Some(Kind::ListValue(list)) => list.values.iter().map(write_value).collect(),
         Some(Kind::StructValue(content)) => write_struct(content),
@@ -212,8 +216,7 @@ impl<N: TryFrom<u64>> Visitor<'_> for WholeVisitor<N> {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
-        // Up to 2^53 a float is exactly the whole number it stands for.
-        if number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number) {
+        if number.fract() == 0.0 && (0.0..EXACT_FLOATS).contains(&number) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
             return self.visit_u64(number as u64);
         }

@@ -101,6 +101,10 @@ pub async fn serve(
     // HTTP goes on until gRPC has drained, so that probes read "stopping" and not a refused connection.
     let drained = async {
         stop_grpc.send_replace(true);
+        // Whoever watches our health has been told; the end of the stream lets its connection end too.
+        for name in HEALTH_NAMES {
+            health.clone().clear_service_status(name).await;
+        }
         drop((&mut grpc).await);
         stop_http.send_replace(true);
         tokio::join!(&mut http, &mut admin)

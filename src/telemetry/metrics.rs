@@ -1,51 +1,53 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::time::Duration;
 
+use super::histogram::{Snapshot, TimeHistogram};
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine::{Engine, Tally};
 
 /// The content type of what [`Metrics::encode`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the decision times that are told apart, in seconds: 10 µs to 20 ms.
-const DECISION_SECONDS: [f64; 11] = [10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3];
+/// The longest path of a rule in a label, in bytes; longer ones are cut and end with the number of the rule.
+const LONGEST_RULE: usize = 200;
 
 /// Every metric of the service, defined here and nowhere else.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    decision_seconds: Histogram,
+    decision_times: Arc<TimeHistogram>,
 }
 
-/// Reads the engine's counts when they are asked for, so that counting costs one atomic addition.
+/// Reads what has been counted when it is asked for, so that counting costs an atomic addition.
 #[derive(Debug)]
 struct EngineCollector {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
+    decision_times: Arc<TimeHistogram>,
 }
 
 impl Metrics {
     #[must_use]
     pub fn new(engine: Arc<Engine>, clock: Arc<Clock>) -> Self {
         let mut registry = Registry::with_prefix("comporta");
-        let decision_seconds = Histogram::new(DECISION_SECONDS);
-        registry.register("decision_seconds", "Time to decide a request", decision_seconds.clone());
-        registry.register_collector(Box::new(EngineCollector { engine, clock }));
-        Self { registry, decision_seconds }
+        let decision_times = Arc::<TimeHistogram>::default();
+        let collector = EngineCollector { engine, clock, decision_times: Arc::clone(&decision_times) };
+        registry.register_collector(Box::new(collector));
+        Self { registry, decision_times }
     }
 
     /// Takes note of how long a request took to decide.
     pub fn observe_decision(&self, time: Duration) {
-        self.decision_seconds.observe(time.as_secs_f64());
+        self.decision_times.observe(time);
     }
 
     /// All metrics in the `OpenMetrics` text format.
@@ -99,32 +101,52 @@ impl EngineCollector {
             "Buckets dropped because there were --max-buckets",
             table.evicted(),
         )?;
-        encode_gauge(encoder, "buckets", "Buckets in memory", table.len() as u64)
+        encode_gauge(encoder, "buckets", "Buckets in memory", table.len() as u64)?;
+
+        let Snapshot { sum, count, buckets } = self.decision_times.snapshot();
+        encoder
+            .encode_descriptor("decision_seconds", "Time to decide a request", None, MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
 
     fn encode_policy(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let active = self.engine.active();
         let mut decisions = encoder.encode_descriptor(
             "decisions",
-            "Descriptors decided since the policy was loaded, by rule; (none) found no limit, (request) brought its own",
+            "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own",
             None,
             MetricType::Counter,
         )?;
-        for tally in active.tallies.used() {
+        let mut encode = |domain: &str, rule: &str, tally: &Tally| -> Result<(), fmt::Error> {
             for (source, code, count) in tally.decisions() {
-                let labels = [
-                    ("domain", tally.domain()),
-                    ("rule", tally.rule()),
-                    ("code", code.name()),
-                    ("source", source.name()),
-                ];
+                let labels = [("domain", domain), ("rule", rule), ("code", code.name()), ("source", source.name())];
                 ConstCounter::new(count).encode(decisions.encode_family(&labels)?)?;
             }
+            Ok(())
+        };
+        for domain in active.policy.domains() {
+            let of_domain = active.tallies.domain(domain);
+            // No rule has such a path: there braces are escaped.
+            encode(domain.name(), "{none}", &of_domain.no_limit)?;
+            encode(domain.name(), "{request}", &of_domain.own_limit)?;
+            let mut written = Ok(());
+            domain.for_each_rule(|path, rule| {
+                let path = if path.len() <= LONGEST_RULE {
+                    Cow::Borrowed(path)
+                } else {
+                    Cow::Owned(format!("{}...{}", &path[..LONGEST_RULE], rule.index))
+                };
+                written = written.and_then(|()| encode(domain.name(), &path, active.tallies.rule(rule)));
+            });
+            written?;
         }
+        // No domain has an empty name.
+        encode("", "{none}", &active.tallies.unknown_domain)?;
+
         let policy = &active.policy;
         encode_gauge(encoder, "policy_files", "Files of the policy", policy.files().len() as u64)?;
         encode_gauge(encoder, "policy_rules", "Rules of the policy", policy.rule_count() as u64)?;
-        let age = policy.load_time().map_or(0, |loaded| (self.clock.now().monotonic - loaded).0 / 1_000_000);
+        let age = (self.clock.now().monotonic - active.since).0 / 1_000_000;
         encode_gauge(encoder, "policy_age_seconds", "Time since the policy was loaded", age)
     }
 }

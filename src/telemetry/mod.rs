@@ -1,4 +1,5 @@
 //! What the service tells about itself.
 
+mod histogram;
 pub mod log;
 pub mod metrics;

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tempfile::TempDir;
@@ -229,4 +229,48 @@ fn without_arguments_it_serves_the_config_of_its_directory() {
     let folder = TempDir::new().unwrap();
     let comporta = Comporta::start(&mut command, addresses, folder.path().join("log"));
     assert!(comporta.log().contains("config"), "{}", comporta.log());
+}
+
+#[test]
+fn a_log_level_that_would_silence_everything_by_mistake_is_refused() {
+    for level in ["inof", "", "comporta", "info,debgu"] {
+        let output = run_anywhere(["serve", "--log-level", level]);
+        assert_eq!(output.status.code(), Some(2), "{level:?}");
+        let text = printed(&output);
+        assert!(text.contains("--log-level") && text.contains("give error, warn, info"), "{text}");
+    }
+}
+
+#[test]
+fn why_it_cannot_start_is_told_whatever_is_logged() {
+    let output = run_anywhere(["serve", "--policy", "nowhere.yaml", "--log-level", "off"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(printed(&output).contains("nowhere.yaml"), "{}", printed(&output));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_of_check_is_no_fault() {
+    let folder = TempDir::new().unwrap();
+    let rules = "  - {kee: a}\n".repeat(5_000);
+    write_file(&folder.path().join("policy.yaml"), &format!("domain: d\ndescriptors:\n{rules}"));
+    let mut check =
+        command().arg("check").arg(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(check.stdout.take());
+    let output = check.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn sizes_that_no_machine_has_are_refused() {
+    for (flag, value) in [
+        ("--max-buckets", "18446744073709551615"),
+        ("--max-buckets", "0"),
+        ("--threads", "100000"),
+        ("--drain-timeout", "1e30"),
+    ] {
+        let output = run_anywhere(["serve", flag, value]);
+        assert_eq!(output.status.code(), Some(2), "{flag} {value}");
+        assert!(printed(&output).contains(flag), "{}", printed(&output));
+    }
 }

@@ -6,10 +6,13 @@
 mod cli;
 mod conformance;
 mod envoy;
+mod exhaustion;
 mod faces;
+mod function;
 mod grpc;
 mod harness;
 mod json;
 mod metadata;
+mod metrics;
 mod shutdown;
 mod wrong_protocol;

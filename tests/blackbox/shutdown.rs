@@ -35,23 +35,24 @@ async fn health_is_withdrawn_before_connections_are_closed() {
     comporta.signal(Signal::TERM);
     let last = watch.message().await.expect("the stream is open").expect("news before the stream ends");
     assert_eq!(last.status(), ServingStatus::NotServing);
-    drop((watch, health));
-    assert_eq!(comporta.wait_for_exit().code(), Some(0));
+    assert!(watch.message().await.is_ok_and(|news| news.is_none()), "the stream ends after that");
+    assert_eq!(comporta.wait_for_exit().code(), Some(0), "a watcher does not keep it from ending");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_is_withdrawn_while_connections_are_still_open() {
     let setup = Setup::new(POLICY).flags(["--drain-timeout", "5"]);
     let mut comporta = setup.start();
-    let mut health = HealthClient::new(comporta.channel());
-    let watch = health.watch(HealthCheckRequest { service: String::new() }).await.unwrap();
+    let connection = TcpStream::connect(comporta.addresses.grpc).unwrap();
+    // Connections are accepted in order: when a later one is answered, this one has been accepted.
+    ask(&mut comporta.client(), request("d", ["k=v"])).await.unwrap();
 
     comporta.signal(Signal::TERM);
     let probe = || http::get(comporta.addresses.http, "/readyz").map(|response| response.status);
     wait_for("readiness to be withdrawn", || (probe().ok()? == 503).then_some(()));
     assert_eq!(probe().ok(), Some(503), "probes are answered as long as calls are");
-    assert!(comporta.is_running(), "a call is still open");
-    drop((watch, health));
+    assert!(comporta.is_running(), "a connection is still open");
+    drop(connection);
     assert_eq!(comporta.wait_for_exit().code(), Some(0));
 }
 

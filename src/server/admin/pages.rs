@@ -44,7 +44,7 @@ const MOST_FILES: usize = 100;
 #[derive(Debug, Serialize)]
 pub(super) struct PolicyReport {
     hash: String,
-    age_seconds: Option<u64>,
+    age_seconds: u64,
     /// The fault that kept a newer policy from being served. Nothing is loaded anew yet, so there is none.
     last_fault: Option<String>,
     file_count: usize,
@@ -63,7 +63,7 @@ pub(super) fn policy(engine: &Engine, query: &Query, now: Now) -> Result<PolicyR
     let policy = &active.policy;
     Ok(PolicyReport {
         hash: policy.hash().to_string(),
-        age_seconds: policy.load_time().map(|loaded| (now.monotonic - loaded).0 / 1_000_000),
+        age_seconds: (now.monotonic - active.since).0 / 1_000_000,
         last_fault: None,
         file_count: policy.files().len(),
         files: policy.files().iter().take(MOST_FILES).map(ToString::to_string).collect(),
@@ -88,10 +88,13 @@ pub(super) fn buckets(engine: &Engine, query: &Query, now: Now) -> Result<Bucket
         Some(key) => vec![by_name(engine, query, key, now)?],
         None => by_descriptor(engine, query, now)?,
     };
-    if buckets.iter().any(|bucket| bucket.state.presence != Presence::Absent) {
-        Ok(BucketReports { buckets })
-    } else {
-        Err(PageError::NotFound(buckets.iter().map(absence).collect::<Vec<_>>().join("\n")))
+    // A bucket that is not there is full, which is an answer; a name that no limit has is none.
+    match &buckets[..] {
+        [BucketReport { bucket, limit: None, state }] if state.presence == Presence::Absent => {
+            let problem = format!("there is no bucket {bucket}, and no limit of this name: /explain shows the names");
+            Err(PageError::NotFound(problem))
+        }
+        _ => Ok(BucketReports { buckets }),
     }
 }
 
@@ -119,15 +122,6 @@ fn by_descriptor(engine: &Engine, query: &Query, now: Now) -> Result<Vec<BucketR
     Ok(explanation.limits.into_iter().filter_map(report).collect())
 }
 
-/// What it means that a bucket is not there.
-fn absence(report: &BucketReport) -> String {
-    let BucketReport { bucket, limit, .. } = report;
-    match limit {
-        Some(limit) => format!("there is no bucket {bucket}, so it is full: nothing is used of {limit}"),
-        None => format!("there is no bucket {bucket}, and no limit of this name: /explain shows the names there are"),
-    }
-}
-
 /// The domain and the entries that are asked for.
 fn descriptor<'q>(engine: &Engine, query: &'q Query, known: &[&str]) -> Result<(Vec<u8>, Vec<Entry<'q>>), PageError> {
     query.check_names(known)?;
@@ -151,7 +145,7 @@ fn descriptor<'q>(engine: &Engine, query: &'q Query, known: &[&str]) -> Result<(
 impl fmt::Display for PolicyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "hash: {}", self.hash)?;
-        self.age_seconds.map_or(Ok(()), |age| writeln!(f, "loaded: {age} s ago"))?;
+        writeln!(f, "loaded: {} s ago", self.age_seconds)?;
         writeln!(f, "last fault: {}", self.last_fault.as_deref().unwrap_or("none"))?;
         writeln!(f, "domains: {}", self.domain_count)?;
         writeln!(f, "files: {}", self.file_count)?;

@@ -14,6 +14,9 @@ use crate::policy::{Defaults, load_texts};
 use crate::request::{Descriptor, Entry, LimitOverride, RateLimitRequest};
 use crate::settings::ResponseSettings;
 
+/// When the policy of these tests came into force.
+const EARLIER: Now = Now { monotonic: Micros(18_000_000), utc: Micros(1_699_999_958_000_000) };
+
 const START: Now = Now { monotonic: Micros(60_000_000), utc: Micros(1_700_000_000_000_000) };
 
 const POLICY: &str = r#"domain: api
@@ -36,8 +39,12 @@ descriptors:
 "#;
 
 fn engine_of(texts: &[(&str, &str)]) -> Engine {
-    let policy = load_texts(texts, &Defaults::default()).unwrap().policy.loaded_at(Micros(18_000_000));
-    Engine::new(policy, EngineSettings { max_buckets: 1000, shadow_mode: false, defaults: Defaults::default() })
+    let policy = load_texts(texts, &Defaults::default()).unwrap().policy;
+    Engine::new(
+        policy,
+        EngineSettings { max_buckets: 1000, shadow_mode: false, defaults: Defaults::default() },
+        EARLIER,
+    )
 }
 
 fn engine() -> Engine {

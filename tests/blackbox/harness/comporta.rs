@@ -4,6 +4,7 @@ use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -128,6 +129,16 @@ impl Comporta {
 
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.signal(signal);
+    }
+
+    /// Takes from it the right to have more files open.
+    pub(crate) fn limit_open_files(&self, most: u64) {
+        self.process.limit_open_files(most);
+    }
+
+    /// How long it has kept processors busy.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.process.cpu_time()
     }
 
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {

@@ -52,7 +52,8 @@ fn value_to_json(value: &Value) -> serde_json::Value {
     match value.kind.as_ref().expect("a value of some kind") {
         Kind::NullValue(_) => serde_json::Value::Null,
         Kind::BoolValue(flag) => (*flag).into(),
-        Kind::NumberValue(number) => (*number).into(),
+        // Its text is a number in JSON too, without a fraction where it is whole.
+        Kind::NumberValue(number) => number.to_string().parse().unwrap(),
         Kind::StringValue(text) => text.as_str().into(),
         Kind::ListValue(list) => list.values.iter().map(value_to_json).collect(),
         Kind::StructValue(content) => struct_to_json(content),

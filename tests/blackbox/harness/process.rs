@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::wait_for;
 
@@ -40,6 +41,20 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn limit_open_files(&self, most: u64) {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit).unwrap();
+    }
+
+    /// User and system time, as Linux counts it: in hundredths of a second.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // After the name, which ends with the last bracket, user and system time are the 12th and 13th field.
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+        let hundredths: u64 = fields.map(|field| field.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * hundredths)
     }
 
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {

@@ -7,7 +7,7 @@ use crate::policy::PathPart;
 
 /// The identity of a bucket in this process: a 128-bit hash of everything that tells it from other buckets.
 ///
-/// That is the domain, the way of keys and values to the rule (the pattern where its values share one bucket), unit and
+/// That is the domain, the path of keys and values to the rule (the pattern where its values share one bucket), unit and
 /// multiplier and the algorithm. The amount is no part of it, so a limit that is raised keeps what was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketKey {
@@ -29,10 +29,10 @@ impl KeySeed {
     }
 }
 
-/// Reads the way to a bucket part by part.
+/// Reads the path to a bucket part by part.
 ///
 /// `SipHash` is keyed and made for short texts that an adversary chooses; see Aumasson and Bernstein,
-/// <https://www.aumasson.jp/siphash/siphash.pdf>. Each part comes with its length, so no two ways feed the same bytes.
+/// <https://www.aumasson.jp/siphash/siphash.pdf>. Each part comes with its length, so no two paths feed the same bytes.
 #[derive(Clone, Debug)]
 pub(super) struct KeyHasher(SipHasher13);
 
@@ -49,12 +49,12 @@ impl KeyHasher {
         self.text(part.value);
     }
 
-    /// The bucket of `limit` at the end of the way read so far.
+    /// The bucket of `limit` at the end of the path read so far.
     pub(super) fn bucket(&self, limit: &Limit) -> BucketKey {
         self.bucket_of(limit.unit(), limit.multiplier(), limit.algorithm())
     }
 
-    /// The bucket of all limits of this kind at the end of the way read so far.
+    /// The bucket of all limits of this kind at the end of the path read so far.
     #[inline]
     pub(super) fn bucket_of(&self, unit: Unit, multiplier: u32, algorithm: Algorithm) -> BucketKey {
         let mut hasher = self.0;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_join_to_the_same_are_different_ways() {
+    fn texts_that_join_to_the_same_are_different_paths() {
         assert_ne!(key("d", &[("ab", "c")]), key("d", &[("a", "bc")]));
         assert_ne!(key("d", &[("a", "b"), ("c", "d")]), key("d", &[("a", "bcd")]));
         assert_ne!(key("d", &[("", "")]), key("d", &[]));

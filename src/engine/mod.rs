@@ -91,8 +91,8 @@ impl Engine {
         validate(request)?;
         let active = self.active.load();
         let decision = if let Some(domain) = active.policy.domain(&request.domain) {
-            let way_to_domain = KeyHasher::new(&self.seed, &request.domain);
-            let question = Question::new(request, &active.tallies, domain, &way_to_domain, self.settings.defaults);
+            let path_to_domain = KeyHasher::new(&self.seed, &request.domain);
+            let question = Question::new(request, &active.tallies, domain, &path_to_domain, self.settings.defaults);
             self.answer(question, now)
         } else {
             self.counts.unknown_domain.increment();

@@ -11,7 +11,7 @@ const PREFIX: &str = "comporta:";
 
 /// The identity of a bucket, for people: `{api|tenant=acme|path~/export*}:minute`.
 ///
-/// In braces stand the domain and the way to the rule. `=` joins a key and the request's value; `~` joins a key and the
+/// In braces stand the domain and the path to the rule. `=` joins a key and the request's value; `~` joins a key and the
 /// rule's pattern, where all values that match share one bucket. Then comes the unit of the limit, with its multiplier
 /// if that is not 1 (`:5minute`), and `:fixed_window` for a limit of fixed windows.
 ///
@@ -20,7 +20,7 @@ const PREFIX: &str = "comporta:";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BucketName {
     domain: Box<[u8]>,
-    way: Box<[NamePart]>,
+    path: Box<[NamePart]>,
     unit: Unit,
     multiplier: u32,
     algorithm: Algorithm,
@@ -36,7 +36,7 @@ struct NamePart {
 /// Why a text is not the name of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("a bucket's name is a way in braces and a unit, such as {{api|tenant=acme}}:minute")]
+    #[error("a bucket's name is a path in braces and a unit, such as {{api|tenant=acme}}:minute")]
     NoBraces,
     #[error("the domain is missing: it comes first in the braces, as in {{api|tenant=acme}}:minute")]
     NoDomain,
@@ -53,8 +53,8 @@ pub enum NameError {
 }
 
 impl BucketName {
-    /// The bucket of `limit` at the end of a way through the rules of a domain.
-    pub(super) fn new(domain: &[u8], way: &[PathPart<'_>], limit: &Limit) -> Self {
+    /// The bucket of `limit` at the end of a path through the rules of a domain.
+    pub(super) fn new(domain: &[u8], path: &[PathPart<'_>], limit: &Limit) -> Self {
         let own = |part: &PathPart<'_>| NamePart {
             key: part.key.into(),
             value: part.value.into(),
@@ -62,7 +62,7 @@ impl BucketName {
         };
         Self {
             domain: domain.into(),
-            way: way.iter().map(own).collect(),
+            path: path.iter().map(own).collect(),
             unit: limit.unit(),
             multiplier: limit.multiplier(),
             algorithm: limit.algorithm(),
@@ -73,11 +73,11 @@ impl BucketName {
         &self.domain
     }
 
-    pub(super) fn way(&self) -> impl ExactSizeIterator<Item = PathPart<'_>> {
-        self.way.iter().map(|part| PathPart { key: &part.key, value: &part.value, is_shared: part.is_shared })
+    pub(super) fn path(&self) -> impl ExactSizeIterator<Item = PathPart<'_>> {
+        self.path.iter().map(|part| PathPart { key: &part.key, value: &part.value, is_shared: part.is_shared })
     }
 
-    /// Whether it is the bucket of this limit, given that the way is the same.
+    /// Whether it is the bucket of this limit, given that the path is the same.
     pub(super) fn is_of(&self, limit: &Limit) -> bool {
         (self.unit, self.multiplier, self.algorithm) == (limit.unit(), limit.multiplier(), limit.algorithm())
     }
@@ -85,7 +85,7 @@ impl BucketName {
     /// The same identity as this process knows it.
     pub(super) fn key(&self, seed: &KeySeed) -> BucketKey {
         let mut hasher = KeyHasher::new(seed, &self.domain);
-        self.way().for_each(|part| hasher.part(part));
+        self.path().for_each(|part| hasher.part(part));
         hasher.bucket_of(self.unit, self.multiplier, self.algorithm)
     }
 }
@@ -93,7 +93,7 @@ impl BucketName {
 impl fmt::Display for BucketName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{}", in_name(&self.domain))?;
-        for NamePart { key, value, is_shared } in &self.way {
+        for NamePart { key, value, is_shared } in &self.path {
             write!(f, "|{}{}{}", in_name(key), if *is_shared { '~' } else { '=' }, in_name(value))?;
         }
         f.write_str("}:")?;
@@ -115,24 +115,24 @@ impl FromStr for BucketName {
     /// is not escaped stands for itself, because people forget.
     fn from_str(text: &str) -> Result<Self, NameError> {
         let name = text.strip_prefix(PREFIX).unwrap_or(text);
-        let (way, suffix) = name
+        let (path, suffix) = name
             .strip_prefix('{')
             .and_then(|rest| rest.split_once('}'))
-            .and_then(|(way, suffix)| Some((way, suffix.strip_prefix(':')?)))
+            .and_then(|(path, suffix)| Some((path, suffix.strip_prefix(':')?)))
             .ok_or(NameError::NoBraces)?;
-        let mut parts = way.split('|');
+        let mut parts = path.split('|');
         let domain = unin_name(parts.next().unwrap_or_default())?;
         if domain.is_empty() {
             return Err(NameError::NoDomain);
         }
-        let way = parts.map(NamePart::from_str).collect::<Result<_, _>>()?;
+        let path = parts.map(NamePart::from_str).collect::<Result<_, _>>()?;
         let (period, algorithm) = match suffix.split_once(':') {
             None => (suffix, Algorithm::TokenBucket),
             Some((period, name)) if name == Algorithm::FixedWindow.name() => (period, Algorithm::FixedWindow),
             Some((_, name)) => return Err(NameError::BadAlgorithm(name.to_owned())),
         };
         let (multiplier, unit) = read_period(period).ok_or_else(|| NameError::BadPeriod(period.to_owned()))?;
-        Ok(Self { domain, way, unit, multiplier, algorithm })
+        Ok(Self { domain, path, unit, multiplier, algorithm })
     }
 }
 
@@ -186,10 +186,10 @@ mod tests {
     #[test]
     fn a_name_reads_like_the_policy() {
         let limit = |multiplier, algorithm| Limit::new(9, Unit::Minute, multiplier, None, algorithm).unwrap();
-        let way = [part("tenant", "acme", false), part("path", "/export*", true)];
-        let minute = BucketName::new(b"api", &way, &limit(1, Algorithm::TokenBucket));
+        let path = [part("tenant", "acme", false), part("path", "/export*", true)];
+        let minute = BucketName::new(b"api", &path, &limit(1, Algorithm::TokenBucket));
         assert_eq!(minute.to_string(), "{api|tenant=acme|path~/export*}:minute");
-        let window = BucketName::new(b"api", &way[..1], &limit(5, Algorithm::FixedWindow));
+        let window = BucketName::new(b"api", &path[..1], &limit(5, Algorithm::FixedWindow));
         assert_eq!(window.to_string(), "{api|tenant=acme}:5minute:fixed_window");
         assert_eq!(BucketName::new(b"api", &[], &limit(1, Algorithm::TokenBucket)).to_string(), "{api}:minute");
     }
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn a_value_cannot_imitate_another_bucket() {
         let limit = Limit::per(1, Unit::Second, Algorithm::TokenBucket);
-        let way = [PathPart { key: b"k ~", value: b"a|b=c}:day%7C\xff\n\xc3\xa9", is_shared: false }];
-        let name = BucketName::new(b"d{", &way, &limit);
+        let path = [PathPart { key: b"k ~", value: b"a|b=c}:day%7C\xff\n\xc3\xa9", is_shared: false }];
+        let name = BucketName::new(b"d{", &path, &limit);
         assert_eq!(name.to_string(), "{d%7B|k%20%7E=a%7Cb%3Dc%7D:day%257C%FF%0A%C3%A9}:second");
     }
 
@@ -240,7 +240,7 @@ mod tests {
     prop_compose! {
         fn name()(
             domain in bytes().prop_filter("a domain has a name", |domain| !domain.is_empty()),
-            way in prop::collection::vec(
+            path in prop::collection::vec(
                 (bytes(), bytes(), any::<bool>()).prop_map(|(key, value, is_shared)| NamePart { key, value, is_shared }),
                 0..3,
             ),
@@ -248,7 +248,7 @@ mod tests {
             multiplier in 1..=10_u32,
             algorithm in prop_oneof![Just(Algorithm::TokenBucket), Just(Algorithm::FixedWindow)],
         ) -> BucketName {
-            BucketName { domain, way: way.into(), unit, multiplier, algorithm }
+            BucketName { domain, path: path.into(), unit, multiplier, algorithm }
         }
     }
 

@@ -65,12 +65,12 @@ pub(super) fn validate(request: &RateLimitRequest) -> Result<(), InvalidRequest>
 }
 
 impl<'p> Question<'p> {
-    /// Finds the limits of each descriptor. `way_to_domain` has read the domain's name.
+    /// Finds the limits of each descriptor. `path_to_domain` has read the domain's name.
     pub(super) fn new(
         request: &RateLimitRequest,
         tallies: &'p Tallies,
         domain: &'p Domain,
-        way_to_domain: &KeyHasher,
+        path_to_domain: &KeyHasher,
         defaults: Defaults,
     ) -> Self {
         let of_domain = tallies.domain(domain);
@@ -82,15 +82,15 @@ impl<'p> Question<'p> {
         };
         let mut replaced = HashSet::new();
         for (index, descriptor) in request.descriptors.iter().enumerate() {
-            let mut way = way_to_domain.clone();
+            let mut path = path_to_domain.clone();
             let entries = descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value));
             let hits = hits_of(descriptor, request.hits_addend);
             if let Some(limit) = limit_of(descriptor, defaults) {
                 question.tallies[index] = &of_domain.own_limit;
-                entries.for_each(|(key, value)| way.part(PathPart { key, value, is_shared: false }));
+                entries.for_each(|(key, value)| path.part(PathPart { key, value, is_shared: false }));
                 question.checks.push(Check {
                     descriptor: index,
-                    key: way.bucket(&limit),
+                    key: path.bucket(&limit),
                     limit,
                     name: None,
                     metadata: None,
@@ -100,7 +100,7 @@ impl<'p> Question<'p> {
                 });
                 continue;
             }
-            let Some(found) = domain.find(entries, |part| way.part(part)) else { continue };
+            let Some(found) = domain.find(entries, |part| path.part(part)) else { continue };
             let enforcement = enforcement_of(found.rule);
             question.tallies[index] = tallies.rule(found.rule);
             for rule_limit in found.limits {
@@ -113,7 +113,7 @@ impl<'p> Question<'p> {
                 };
                 question.checks.push(Check {
                     descriptor: index,
-                    key: way.bucket(&limit),
+                    key: path.bucket(&limit),
                     limit,
                     name: rule_limit.name.as_ref(),
                     metadata: found.rule.metadata.as_ref(),

@@ -49,9 +49,9 @@ impl Engine {
         let limit = policy.domain(name.domain()).and_then(|domain| {
             // A pattern is found by itself as a value: a wildcard that comes earlier in the files and matches its text
             // matches all its values too.
-            let entries: Vec<_> = name.way().map(|part| (part.key, part.value)).collect();
+            let entries: Vec<_> = name.path().map(|part| (part.key, part.value)).collect();
             let walk = domain.explain(&entries);
-            if !walk.path.iter().copied().eq(name.way()) {
+            if !walk.path.iter().copied().eq(name.path()) {
                 return None;
             }
             let limits = walk.end.map(|end| end.limits).unwrap_or_default();

@@ -11,7 +11,7 @@ use super::pattern::Pattern;
 use super::rule::RuleLimit;
 use super::visible::{Visible, readable};
 
-/// The way of a descriptor through the rules of a domain, level by level: the same one that [`Domain::find`] takes, with
+/// The path of a descriptor through the rules of a domain, level by level: the same one that [`Domain::find`] takes, with
 /// what was tried on it.
 #[derive(Debug)]
 pub struct Walk<'p> {

@@ -20,11 +20,11 @@ pub struct RulePage {
     pub rules: Vec<ListedRule>,
 }
 
-/// A rule, and the way to it.
+/// A rule, and the path to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedRule {
     pub domain: String,
-    pub way: Vec<WayStep>,
+    pub path: Vec<PathStep>,
     pub limits: Vec<LimitDescription>,
     pub tenants: Candidates,
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub struct ListedRule {
 
 /// The key of a rule, and its value or pattern; none is any value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WayStep {
+pub struct PathStep {
     pub key: String,
     pub value: Option<String>,
 }
@@ -97,29 +97,29 @@ fn place<'p>(domain: &'p Domain, rules: &'p Rules, parent: Option<usize>, placed
 
 fn list(placed: &[Placed<'_>], index: usize) -> ListedRule {
     let Placed { domain, step, .. } = &placed[index];
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     let mut next = Some(index);
     while let Some(Placed { parent, step, .. }) = next.and_then(|index| placed.get(index)) {
-        way.push(WayStep { key: readable(step.key), value: step.value.map(readable) });
+        path.push(PathStep { key: readable(step.key), value: step.value.map(readable) });
         next = *parent;
     }
-    way.reverse();
+    path.reverse();
     let Step { is_shared, node, .. } = *step;
     let limits = node.limits.as_deref().unwrap_or_default();
     ListedRule {
         domain: domain.name().to_owned(),
-        way,
+        path,
         limits: limits.iter().map(|limit| LimitDescription::of(limit, &node.rule.file)).collect(),
         tenants: node.tenants.as_ref().map_or_else(Candidates::default, |tenants| tenants.names()),
         rule: RuleDescription::of(&node.rule, is_shared),
     }
 }
 
-/// Two lines: the way to the rule, and what it says.
+/// Two lines: the path to the rule, and what it says.
 impl fmt::Display for ListedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", Visible(&self.domain))?;
-        for (index, step) in self.way.iter().enumerate() {
+        for (index, step) in self.path.iter().enumerate() {
             let separator = if index > 0 { " >" } else { "" };
             write!(f, "{separator} {}", Visible(&step.key))?;
             step.value.as_ref().map_or(Ok(()), |value| write!(f, "={}", Visible(value)))?;

@@ -15,7 +15,7 @@ pub struct Domain {
     rules: Rules,
 }
 
-/// One step of the way from a domain to a rule, as it counts for a bucket's identity.
+/// One step of the path from a domain to a rule, as it counts for a bucket's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathPart<'a> {
     pub key: &'a [u8],
@@ -103,7 +103,7 @@ impl Domain {
     /// `None` when an entry finds no rule, or the last rule has no limit; `visit` may have been called even so.
     ///
     /// At each level the rule with exactly this value goes first, then the first wildcard in the order of the files,
-    /// then the rule without a value. A way once chosen is never left again. Nothing is allocated.
+    /// then the rule without a value. A path once chosen is never left again. Nothing is allocated.
     pub fn find<'p, 'r>(
         &'p self,
         entries: impl Iterator<Item = (&'r [u8], &'r [u8])>,

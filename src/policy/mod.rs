@@ -38,7 +38,7 @@ pub use describe::{LimitDescription, QuotaDescription, RuleDescription};
 pub use explain::{End, Level, Matched, MatchedBy, RulesTried, TenantsTried, Walk, WildcardsTried};
 pub use fault::{Fault, Faults};
 pub use hash::ContentHash;
-pub use listing::{ListedRule, RulePage, WayStep};
+pub use listing::{ListedRule, PathStep, RulePage};
 pub use matcher::{Domain, Match, PathPart};
 pub use rule::{Defaults, Metadata, Quota, Rule, RuleLimit};
 pub(crate) use visible::{Visible, readable};

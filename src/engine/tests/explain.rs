@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::load_texts;
 
-/// A policy in which every way to a limit, and to none, can be gone.
+/// A policy in which every path to a limit, and to none, can be taken.
 const EVERYTHING: &str = r#"domain: api
 plans:
   free: {requests_per_unit: 60, unit: minute}

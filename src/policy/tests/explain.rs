@@ -107,17 +107,17 @@ fn rules_are_listed_in_the_order_of_the_files_page_by_page() {
         writeln!(text, "- {{key: k{}, value: v{n}, plan: p, descriptors: [{{key: below}}]}}", n % 3).unwrap();
     }
     let policy = policy(&text);
-    let ways = |offset, limit| -> Vec<String> {
+    let paths = |offset, limit| -> Vec<String> {
         let page = policy.rule_page(offset, limit);
         assert_eq!((page.rule_count, page.offset), (40, offset));
         page.rules.iter().map(|rule| rule.to_string().lines().next().unwrap().to_owned()).collect()
     };
-    assert_eq!(ways(0, 3), ["d: k0=v0", "d: k0=v0 > below", "d: k1=v1"]);
-    assert_eq!(ways(37, 100), ["d: k0=v18 > below", "d: k1=v19", "d: k1=v19 > below"]);
-    assert_eq!(ways(40, 1), [""; 0]);
-    assert_eq!(ways(usize::MAX, usize::MAX), [""; 0]);
-    let all: Vec<String> = (0..8).flat_map(|page| ways(page * 5, 5)).collect();
-    assert_eq!(all, ways(0, 1000));
+    assert_eq!(paths(0, 3), ["d: k0=v0", "d: k0=v0 > below", "d: k1=v1"]);
+    assert_eq!(paths(37, 100), ["d: k0=v18 > below", "d: k1=v19", "d: k1=v19 > below"]);
+    assert_eq!(paths(40, 1), [""; 0]);
+    assert_eq!(paths(usize::MAX, usize::MAX), [""; 0]);
+    let all: Vec<String> = (0..8).flat_map(|page| paths(page * 5, 5)).collect();
+    assert_eq!(all, paths(0, 1000));
 }
 
 #[test]

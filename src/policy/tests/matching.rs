@@ -142,7 +142,7 @@ fn bytes_that_are_not_text_are_limited_like_any_other() {
 }
 
 #[test]
-fn the_way_to_a_rule_names_the_value_or_the_shared_pattern() {
+fn the_path_to_a_rule_names_the_value_or_the_shared_pattern() {
     let policy = policy(
         "
 domain: d
@@ -156,16 +156,16 @@ descriptors:
   - {key: files, value: files/own, rate_limit: {unit: hour, requests_per_unit: 5}}
 ",
     );
-    let way = |entries: &[(&str, &str)]| {
-        let mut way = Vec::new();
+    let path = |entries: &[(&str, &str)]| {
+        let mut path = Vec::new();
         let entries = entries.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
         policy.domain(b"d").unwrap().find(entries, |PathPart { key, value, is_shared }| {
-            way.push(format!("{}={} {is_shared}", String::from_utf8_lossy(key), String::from_utf8_lossy(value)));
+            path.push(format!("{}={} {is_shared}", String::from_utf8_lossy(key), String::from_utf8_lossy(value)));
         });
-        way
+        path
     };
-    assert_eq!(way(&[("files", "files/a"), ("user", "bob")]), ["files=files/* true", "user=bob false"]);
-    assert_eq!(way(&[("files", "files/own")]), ["files=files/own false"]);
+    assert_eq!(path(&[("files", "files/a"), ("user", "bob")]), ["files=files/* true", "user=bob false"]);
+    assert_eq!(path(&[("files", "files/own")]), ["files=files/own false"]);
 }
 
 #[test]

@@ -121,10 +121,12 @@ impl FromStr for BucketName {
             .and_then(|(path, suffix)| Some((path, suffix.strip_prefix(':')?)))
             .ok_or(NameError::NoBraces)?;
         let mut parts = path.split('|');
-        let domain = unin_name(parts.next().unwrap_or_default())?;
-        if domain.is_empty() {
+        let domain = parts.next().unwrap_or_default();
+        // An entry in its place is the usual slip.
+        if domain.is_empty() || domain.contains(['=', '~', '{']) {
             return Err(NameError::NoDomain);
         }
+        let domain = decode_part(domain)?;
         let path = parts.map(NamePart::from_str).collect::<Result<_, _>>()?;
         let (period, algorithm) = match suffix.split_once(':') {
             None => (suffix, Algorithm::TokenBucket),
@@ -147,11 +149,11 @@ impl FromStr for NamePart {
             return Err(not_an_entry());
         }
         let is_shared = text[at..].starts_with('~');
-        Ok(Self { key: unin_name(key)?, value: unin_name(value)?, is_shared })
+        Ok(Self { key: decode_part(key)?, value: decode_part(value)?, is_shared })
     }
 }
 
-fn unin_name(text: &str) -> Result<Box<[u8]>, NameError> {
+fn decode_part(text: &str) -> Result<Box<[u8]>, NameError> {
     match percent::decode(text) {
         Ok(bytes) => Ok(bytes.into()),
         Err(percent::BadEscape) => Err(NameError::BadEscape(text.to_owned())),

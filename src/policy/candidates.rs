@@ -6,14 +6,13 @@ use std::fmt;
 use serde::Serialize;
 
 use super::fault::Quoted;
-use super::visible::{Visible, readable};
+use super::visible::{Visible, cropped};
 
 /// How many names are told.
 const FEW: usize = 5;
 
-/// Bytes of a name by which it is compared, and which are told: names may be as long as a file.
+/// Bytes of a name by which it is compared: names may be as long as a file.
 const COMPARED: usize = 64;
-const TOLD: usize = 200;
 
 /// How many names there are, and a few of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -87,13 +86,6 @@ fn likeness(one: &[u8], other: &[u8]) -> usize {
     let prefix = one.iter().zip(other).take(COMPARED).take_while(common).count();
     let rests = one[prefix..].iter().rev().zip(other[prefix..].iter().rev());
     prefix + rests.take(COMPARED).take_while(common).count()
-}
-
-fn cropped(name: &[u8]) -> String {
-    match name.get(..TOLD) {
-        Some(beginning) if name.len() > TOLD => readable(beginning) + "…",
-        _ => readable(name),
-    }
 }
 
 #[cfg(test)]

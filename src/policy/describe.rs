@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::rule::{FailureMode, Quota, Rule, RuleLimit};
-use super::visible::Visible;
+use super::visible::{Visible, cropped};
 use crate::limit::{Algorithm, Limit};
 
 /// What a rule says besides its limits, and where.
@@ -103,7 +103,7 @@ impl LimitDescription {
             unlimited: quota.is_none(),
             quota,
             name: limit.name.as_deref().map(str::to_owned),
-            replaces: limit.replaces.iter().map(ToString::to_string).collect(),
+            replaces: limit.replaces.iter().map(|name| cropped(name.as_bytes())).collect(),
             failure_mode: limit.failure_mode.map(FailureMode::name),
             scope: limit.scope.name(),
             overdraft: limit.overdraft,

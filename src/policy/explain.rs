@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::candidates::Candidates;
 use super::describe::{LimitDescription, RuleDescription};
-use super::matcher::{Domain, PathPart, RuleNode, Rules, Siblings, Tenants};
+use super::matcher::{Chosen, Domain, PathPart, RuleNode, Rules, Siblings, Tenants};
 use super::pattern::Pattern;
 use super::rule::RuleLimit;
 use super::visible::{Visible, readable};
@@ -103,10 +103,9 @@ impl Domain {
                 matched: chosen.as_ref().map(|chosen| chosen.describe(value)),
             });
             let Some(chosen) = chosen else { return walk };
-            let shared = chosen.wildcard.filter(|wildcard| wildcard.is_shared).map(|wildcard| wildcard.pattern.text());
-            walk.path.push(PathPart { key, value: shared.unwrap_or(value), is_shared: shared.is_some() });
-            rules = chosen.node.rules.as_deref();
-            last = Some((chosen.node, value));
+            walk.path.push(chosen.path_part(key, value));
+            rules = chosen.node().rules.as_deref();
+            last = Some((chosen.node(), value));
         }
         walk.end = last.map(|(node, value)| node.end(value));
         walk
@@ -119,44 +118,25 @@ fn other_keys(rules: Option<&Rules>, key: &[u8]) -> Candidates {
     })
 }
 
-/// A rule that was chosen among its siblings.
-struct Chosen<'p> {
-    by: MatchedBy,
-    node: &'p RuleNode,
-    wildcard: Option<&'p super::matcher::Wildcard>,
-    /// How many wildcards had been tried before.
-    wildcards_tried: usize,
-}
-
 impl Siblings {
-    fn choose(&self, value: &[u8]) -> Option<Chosen<'_>> {
-        if let Some(node) = self.exact.get(value) {
-            return Some(Chosen { by: MatchedBy::ExactValue, node, wildcard: None, wildcards_tried: 0 });
-        }
-        for (index, wildcard) in self.wildcards.iter().enumerate() {
-            if wildcard.pattern.matches(value) {
-                let (node, wildcard) = (&wildcard.node, Some(wildcard));
-                return Some(Chosen { by: MatchedBy::Wildcard, node, wildcard, wildcards_tried: index });
-            }
-        }
-        let wildcards_tried = self.wildcards.len();
-        self.any.as_deref().map(|node| Chosen { by: MatchedBy::AnyValue, node, wildcard: None, wildcards_tried })
-    }
-
+    /// What was tried for a value before the rule that was chosen, or before there was nothing left to try.
     fn tried(&self, value: &[u8], chosen: Option<&Chosen<'_>>) -> RulesTried {
-        let count = self.wildcards.len();
-        let wildcards_tried = chosen.map_or(count, |chosen| chosen.wildcards_tried);
-        let not_matching = &self.wildcards[..wildcards_tried.min(count)];
-        let exact_values = if chosen.is_some_and(|chosen| chosen.by == MatchedBy::ExactValue) {
+        let exact_values = if matches!(chosen, Some(Chosen::Exact(_))) {
             Candidates { count: self.exact.len(), names: Vec::new() }
         } else {
             Candidates::nearest_to(value, self.exact.iter().map(|(name, _)| name))
         };
+        let not_matching = match chosen {
+            Some(Chosen::Exact(_)) => 0,
+            Some(Chosen::Wildcard { index, .. }) => *index,
+            Some(Chosen::Any(_)) | None => self.wildcards.len(),
+        };
+        let patterns = self.wildcards.iter().map(|wildcard| wildcard.pattern.text());
         RulesTried {
             exact_values,
             wildcards: WildcardsTried {
-                count,
-                not_matching: Candidates::first(not_matching.iter().map(|wildcard| wildcard.pattern.text())),
+                count: self.wildcards.len(),
+                not_matching: Candidates::first(patterns.take(not_matching)),
             },
             has_rule_without_value: self.any.is_some(),
         }
@@ -165,15 +145,14 @@ impl Siblings {
 
 impl Chosen<'_> {
     fn describe(&self, value: &[u8]) -> Matched {
-        Matched {
-            by: self.by,
-            value: match self.by {
-                MatchedBy::ExactValue => Some(readable(value)),
-                MatchedBy::Wildcard => self.wildcard.map(|wildcard| readable(wildcard.pattern.text())),
-                MatchedBy::AnyValue => None,
-            },
-            rule: RuleDescription::of(&self.node.rule, self.wildcard.is_some_and(|wildcard| wildcard.is_shared)),
-        }
+        let (by, value, is_shared) = match self {
+            Self::Exact(_) => (MatchedBy::ExactValue, Some(readable(value)), false),
+            Self::Wildcard { wildcard, .. } => {
+                (MatchedBy::Wildcard, Some(readable(wildcard.pattern.text())), wildcard.is_shared)
+            }
+            Self::Any(_) => (MatchedBy::AnyValue, None, false),
+        };
+        Matched { by, value, rule: RuleDescription::of(&self.node().rule, is_shared) }
     }
 }
 
@@ -200,19 +179,6 @@ impl Tenants {
         let mut names = Candidates::lowest(self.exact.iter().map(|(name, _)| name));
         names.append(Candidates::first(self.wildcards.iter().map(|(pattern, _)| pattern.text())));
         names
-    }
-
-    /// The limits for a value, and the pattern that gives them if it is not the name itself.
-    fn choose(&self, value: &[u8]) -> Option<(Option<&Pattern>, &[RuleLimit])> {
-        if let Some(limits) = self.exact.get(value) {
-            return Some((None, limits));
-        }
-        for (pattern, limits) in &self.wildcards {
-            if pattern.matches(value) {
-                return Some((Some(pattern), limits));
-            }
-        }
-        None
     }
 }
 

@@ -8,7 +8,10 @@ use super::Policy;
 use super::candidates::Candidates;
 use super::describe::{LimitDescription, RuleDescription};
 use super::matcher::{Domain, RuleNode, Rules};
-use super::visible::{Visible, readable};
+use super::visible::{Visible, cropped};
+
+/// How many limits of a rule are shown.
+const MOST_LIMITS: usize = 20;
 
 /// Some of the rules of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +28,8 @@ pub struct RulePage {
 pub struct ListedRule {
     pub domain: String,
     pub path: Vec<PathStep>,
+    pub limit_count: usize,
+    /// The first of them.
     pub limits: Vec<LimitDescription>,
     pub tenants: Candidates,
     #[serde(flatten)]
@@ -100,7 +105,7 @@ fn list(placed: &[Placed<'_>], index: usize) -> ListedRule {
     let mut path = Vec::new();
     let mut next = Some(index);
     while let Some(Placed { parent, step, .. }) = next.and_then(|index| placed.get(index)) {
-        path.push(PathStep { key: readable(step.key), value: step.value.map(readable) });
+        path.push(PathStep { key: cropped(step.key), value: step.value.map(cropped) });
         next = *parent;
     }
     path.reverse();
@@ -109,7 +114,8 @@ fn list(placed: &[Placed<'_>], index: usize) -> ListedRule {
     ListedRule {
         domain: domain.name().to_owned(),
         path,
-        limits: limits.iter().map(|limit| LimitDescription::of(limit, &node.rule.file)).collect(),
+        limit_count: limits.len(),
+        limits: limits.iter().take(MOST_LIMITS).map(|limit| LimitDescription::of(limit, &node.rule.file)).collect(),
         tenants: node.tenants.as_ref().map_or_else(Candidates::default, |tenants| tenants.names()),
         rule: RuleDescription::of(&node.rule, is_shared),
     }
@@ -132,6 +138,9 @@ impl fmt::Display for ListedRule {
             let separator = if index > 0 { "; " } else { "" };
             write!(f, "{separator}{limit}")?;
             limit.plan.as_ref().map_or(Ok(()), |plan| write!(f, " (plan {})", Visible(plan)))?;
+        }
+        if self.limit_count > self.limits.len() {
+            write!(f, "; and {} more", self.limit_count - self.limits.len())?;
         }
         match self.tenants.count {
             0 => {}

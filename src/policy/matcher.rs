@@ -55,6 +55,14 @@ pub(super) struct Wildcard {
     pub(super) node: RuleNode,
 }
 
+/// The rule that is chosen among siblings.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Chosen<'p> {
+    Exact(&'p RuleNode),
+    Wildcard { index: usize, wildcard: &'p Wildcard },
+    Any(&'p RuleNode),
+}
+
 #[derive(Debug)]
 pub(super) struct RuleNode {
     pub(super) rule: Rule,
@@ -112,10 +120,10 @@ impl Domain {
         let mut rules = Some(&self.rules);
         let mut last = None;
         for (key, value) in entries {
-            let (node, shared_pattern) = rules?.by_key.get(key)?.find(value)?;
-            visit(PathPart { key, value: shared_pattern.unwrap_or(value), is_shared: shared_pattern.is_some() });
-            rules = node.rules.as_deref();
-            last = Some((node, value));
+            let chosen = rules?.by_key.get(key)?.choose(value)?;
+            visit(chosen.path_part(key, value));
+            rules = chosen.node().rules.as_deref();
+            last = Some((chosen.node(), value));
         }
         let (node, value) = last?;
         Some(Match { rule: &node.rule, limits: node.limits_for(value)? })
@@ -159,29 +167,55 @@ impl Siblings {
         exact.chain(wildcards).chain(self.any.as_deref().map(|node| (None, false, node)))
     }
 
-    /// The rule for this value, and its pattern if all values of the rule share one bucket.
-    fn find(&self, value: &[u8]) -> Option<(&RuleNode, Option<&[u8]>)> {
+    /// The rule for this value.
+    pub(super) fn choose(&self, value: &[u8]) -> Option<Chosen<'_>> {
         if let Some(node) = self.exact.get(value) {
-            return Some((node, None));
+            return Some(Chosen::Exact(node));
         }
-        if let Some(wildcard) = self.wildcards.iter().find(|wildcard| wildcard.pattern.matches(value)) {
-            return Some((&wildcard.node, wildcard.is_shared.then(|| wildcard.pattern.text())));
+        let matching = self.wildcards.iter().enumerate().find(|(_, wildcard)| wildcard.pattern.matches(value));
+        if let Some((index, wildcard)) = matching {
+            return Some(Chosen::Wildcard { index, wildcard });
         }
-        self.any.as_deref().map(|node| (node, None))
+        self.any.as_deref().map(Chosen::Any)
+    }
+}
+
+impl<'p> Chosen<'p> {
+    pub(super) const fn node(&self) -> &'p RuleNode {
+        match self {
+            Self::Exact(node) | Self::Any(node) => node,
+            Self::Wildcard { wildcard, .. } => &wildcard.node,
+        }
+    }
+
+    /// The step of the path to the rule, for an entry of the request.
+    pub(super) fn path_part<'a>(&self, key: &'a [u8], value: &'a [u8]) -> PathPart<'a>
+    where
+        'p: 'a,
+    {
+        match self {
+            Self::Wildcard { wildcard, .. } if wildcard.is_shared => {
+                PathPart { key, value: wildcard.pattern.text(), is_shared: true }
+            }
+            _ => PathPart { key, value, is_shared: false },
+        }
     }
 }
 
 impl RuleNode {
     fn limits_for(&self, value: &[u8]) -> Option<&[RuleLimit]> {
-        let of_tenant = self.tenants.as_ref().and_then(|tenants| tenants.find(value));
-        of_tenant.or(self.limits.as_deref())
+        let of_tenant = self.tenants.as_ref().and_then(|tenants| tenants.choose(value));
+        of_tenant.map(|(_, limits)| limits).or(self.limits.as_deref())
     }
 }
 
 impl Tenants {
-    fn find(&self, value: &[u8]) -> Option<&[RuleLimit]> {
-        let by_wildcard =
-            || self.wildcards.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, limits)| limits);
-        self.exact.get(value).or_else(by_wildcard).map(|limits| &**limits)
+    /// The limits for a value, and the pattern that gives them if it is not the name itself.
+    pub(super) fn choose(&self, value: &[u8]) -> Option<(Option<&Pattern>, &[RuleLimit])> {
+        if let Some(limits) = self.exact.get(value) {
+            return Some((None, limits));
+        }
+        let matching = self.wildcards.iter().find(|(pattern, _)| pattern.matches(value));
+        matching.map(|(pattern, limits)| (Some(pattern), &**limits))
     }
 }

@@ -36,6 +36,15 @@ pub(crate) fn readable(bytes: &[u8]) -> String {
     text
 }
 
+/// Bytes as text, of a long one only the beginning: keys and values may be as long as a file.
+pub(super) fn cropped(bytes: &[u8]) -> String {
+    const MOST: usize = 200;
+    match bytes.get(..MOST) {
+        Some(beginning) if bytes.len() > MOST => readable(beginning) + "…",
+        _ => readable(bytes),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -125,6 +125,20 @@ const PIECES: [&str; 32] = [
     "\u{feff}",
 ];
 
+#[test]
+fn a_long_key_above_many_rules_is_not_written_out_for_each() {
+    let children: String = (0..1_000)
+        .map(|n| {
+            format!("      - {{key: k, value: v{n}, rate_limit: {{unit: day, requests_per_unit: 1, burst: 1}}}}\n")
+        })
+        .collect();
+    let text = format!("domain: d\ndescriptors:\n  - key: x{}\n    descriptors:\n{children}", "y".repeat(500_000));
+    let policy = load_texts(&[("policy.yaml", &text)], &Defaults::default()).unwrap().policy;
+    let page = policy.rule_page(0, 1_000);
+    let written: usize = page.rules.iter().map(|rule| rule.to_string().len()).sum();
+    assert!(written < 1_000_000, "{written} bytes for {} rules", page.rules.len());
+}
+
 proptest! {
     #[test]
     fn no_text_makes_loading_panic(text in "\\PC{0,200}") {

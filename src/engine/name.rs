@@ -222,6 +222,7 @@ mod tests {
         }
         assert_eq!(error("{}:day"), NameError::NoDomain);
         assert_eq!(error("{|a=b}:day"), NameError::NoDomain);
+        assert_eq!(error("{tenant=acme}:day"), NameError::NoDomain);
         for entry in ["b", "", "b=c=d", "b=c~d", "b~c~d", "b{=c", "b={c"] {
             assert_eq!(error(&format!("{{a|{entry}}}:day")), NameError::NotAnEntry(entry.to_owned()));
         }

@@ -4,10 +4,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, value_parser};
-use http::HeaderName;
+use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::EngineSettings;
@@ -47,7 +46,7 @@ pub struct ServeSettings {
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
+        value_parser = switch
     )]
     pub shadow_mode: bool,
 
@@ -90,7 +89,7 @@ pub struct ResponseSettings {
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
+        value_parser = switch
     )]
     pub response_headers: bool,
 
@@ -106,7 +105,7 @@ pub struct ResponseSettings {
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
+        value_parser = switch
     )]
     pub response_dynamic_metadata: bool,
 }
@@ -115,19 +114,19 @@ pub struct ResponseSettings {
 #[derive(Args, Clone, Debug)]
 pub struct HeaderNames {
     /// Header with the requests per unit
-    #[arg(long, env = "COMPORTA_LIMIT_HEADER", value_name = "NAME", default_value = "RateLimit-Limit")]
+    #[arg(long, env = "COMPORTA_LIMIT_HEADER", value_name = "NAME", default_value = "RateLimit-Limit", value_parser = header_name)]
     pub limit_header: HeaderName,
 
     /// Header with the requests that are left
-    #[arg(long, env = "COMPORTA_REMAINING_HEADER", value_name = "NAME", default_value = "RateLimit-Remaining")]
+    #[arg(long, env = "COMPORTA_REMAINING_HEADER", value_name = "NAME", default_value = "RateLimit-Remaining", value_parser = header_name)]
     pub remaining_header: HeaderName,
 
     /// Header with the seconds until the limit is whole again or, when refused, until the request passes
-    #[arg(long, env = "COMPORTA_RESET_HEADER", value_name = "NAME", default_value = "RateLimit-Reset")]
+    #[arg(long, env = "COMPORTA_RESET_HEADER", value_name = "NAME", default_value = "RateLimit-Reset", value_parser = header_name)]
     pub reset_header: HeaderName,
 
     /// Header with the seconds after which a refused request passes
-    #[arg(long, env = "COMPORTA_RETRY_AFTER_HEADER", value_name = "NAME", default_value = "Retry-After")]
+    #[arg(long, env = "COMPORTA_RETRY_AFTER_HEADER", value_name = "NAME", default_value = "Retry-After", value_parser = header_name)]
     pub retry_after_header: HeaderName,
 }
 
@@ -164,7 +163,7 @@ pub struct DefaultSettings {
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
+        value_parser = switch
     )]
     pub overdraft: bool,
 }
@@ -198,6 +197,55 @@ impl ServeSettings {
             defaults: self.policy.defaults.defaults(),
         }
     }
+}
+
+impl HeaderNames {
+    /// # Errors
+    ///
+    /// When two headers have one name: the client could not tell them apart.
+    pub fn check(&self) -> Result<(), String> {
+        let named = [
+            ("--limit-header", &self.limit_header),
+            ("--remaining-header", &self.remaining_header),
+            ("--reset-header", &self.reset_header),
+            ("--retry-after-header", &self.retry_after_header),
+        ];
+        for (index, (flag, name)) in named.iter().enumerate() {
+            if let Some((other, _)) = named[..index].iter().find(|(_, other)| other == name) {
+                return Err(format!("{other} and {flag} have the same name, {name}: give each its own"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a switch.
+fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("give true or false (or yes or no, on or off, 1 or 0)".to_owned()),
+    }
+}
+
+/// Reads the name of a header that tells something. Those that frame a message are not for that.
+fn header_name(text: &str) -> Result<HeaderName, String> {
+    const FRAMING: [HeaderName; 9] = [
+        header::CONNECTION,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LENGTH,
+        header::CONTENT_TYPE,
+        header::HOST,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ];
+    let name: HeaderName = text.parse().map_err(|_| "give the name of a header, such as RateLimit-Limit".to_owned())?;
+    if FRAMING.contains(&name) {
+        return Err(format!("{name} belongs to HTTP itself: give another name, such as RateLimit-Limit"));
+    }
+    Ok(name)
 }
 
 /// Reads `ADDRESS:PORT`, or a name that resolves to one.

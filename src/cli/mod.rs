@@ -17,9 +17,9 @@ use crate::settings::ServeSettings;
 
 /// Rate limit service for Envoy: exact across replicas, local in latency.
 ///
-/// Without a command it serves the policy in ./config.
+/// Without a command and without options it does what `comporta serve` does: it serves the policy in ./config.
 #[derive(Debug, Parser)]
-#[command(name = "comporta", version)]
+#[command(name = "comporta", version, override_usage = "comporta [COMMAND]")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -11,6 +11,10 @@ use crate::settings::ServeSettings;
 use crate::{policy, telemetry};
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
+    if let Err(error) = settings.response.header_names.check() {
+        eprintln!("error: {error}");
+        return ExitCode::from(2);
+    }
     telemetry::log::init(settings.log_level.clone());
     match serve(settings) {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,10 +24,4 @@ pub struct Counts {
     pub over_limit: Count,
     /// Requests for a domain that no policy file names; they pass.
     pub unknown_domain: Count,
-    /// Limits in shadow mode that would have refused.
-    pub would_refuse_in_shadow: Count,
-    /// Limits in quota mode that were used up while another quota of the request was not.
-    pub would_refuse_in_quota: Count,
-    /// Requests that would have been refused if the whole service were not in shadow mode.
-    pub would_refuse_in_service_shadow: Count,
 }

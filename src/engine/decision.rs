@@ -55,6 +55,17 @@ impl Source {
     }
 }
 
+/// What a limit's refusal means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforcement {
+    /// It refuses the request.
+    Enforced,
+    /// It is only counted, and says OK even if it is over.
+    Shadow,
+    /// It refuses the request if all quotas of the request refuse.
+    Quota,
+}
+
 /// What one descriptor's limit says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -63,8 +74,7 @@ pub struct Status {
     pub is_over: bool,
     /// It is over, and the request is refused for that.
     pub refuses: bool,
-    /// The limit is in shadow mode: it says OK even if it is over.
-    pub is_shadowed: bool,
+    pub enforcement: Enforcement,
     /// The limit that counted; none where no limit was found, it was replaced, or it is unlimited.
     pub current_limit: Option<CurrentLimit>,
     /// Hits that can still be taken; 0 when refused or without a limit, 2³²−1 when unlimited.
@@ -89,7 +99,7 @@ impl Status {
         code: Code::Ok,
         is_over: false,
         refuses: false,
-        is_shadowed: false,
+        enforcement: Enforcement::Enforced,
         current_limit: None,
         remaining: 0,
         seconds_until_reset: None,

@@ -22,6 +22,8 @@ pub struct Explanation {
     pub tenants: Option<TenantsTried>,
     /// The limits that count for the descriptor.
     pub limits: Vec<ExplainedLimit>,
+    /// Nothing is refused, whatever the limits say.
+    pub service_shadow_mode: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -80,6 +82,7 @@ impl Explanation {
             levels: Vec::new(),
             tenants: None,
             limits: Vec::new(),
+            service_shadow_mode: false,
         };
         let Some(domain) = policy.domain(domain_name) else {
             explanation.known_domains = Some(policy.domains_like(domain_name));
@@ -115,13 +118,17 @@ impl Engine {
     #[must_use]
     pub fn explain(&self, domain: &[u8], entries: &[(&[u8], &[u8])], now: Now) -> Explanation {
         let state = |name: &BucketName, limit: &Limit| Some(self.state(name.key(&self.seed), limit, now));
-        Explanation::with_states(&self.active.load().policy, domain, entries, state)
+        let explanation = Explanation::with_states(&self.active.load().policy, domain, entries, state);
+        Explanation { service_shadow_mode: self.settings.shadow_mode, ..explanation }
     }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "domain {}", Visible(&self.domain))?;
+        if self.service_shadow_mode {
+            writeln!(f, "(the service is in --shadow-mode: it refuses nothing)")?;
+        }
         if let Some(known) = &self.known_domains {
             return match known.count {
                 0 => writeln!(f, "\n=> no limit: the policy has no domains"),

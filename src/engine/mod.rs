@@ -19,18 +19,18 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 pub use counts::{Count, Counts};
-pub use decision::{Code, CurrentLimit, Decision, InvalidRequest, Source, Status};
+pub use decision::{Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Source, Status};
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use name::{BucketName, NameError};
 pub use state::{BucketReport, BucketState, Presence};
 pub use table::Table;
-pub use tally::{DomainTallies, Tallies, Tally};
+pub use tally::{DomainTallies, Prevention, Tallies, Tally};
 
 use crate::limit::{Micros, Now};
 use crate::policy::{Defaults, Policy};
 use crate::request::RateLimitRequest;
 use key::{KeyHasher, KeySeed};
-use question::{Enforcement, Question, validate};
+use question::{Question, validate};
 use trial::{Refusal, Trial, by_descriptor, strictest_status};
 
 /// How an [`Engine`] decides, whatever the policy is.
@@ -129,7 +129,6 @@ impl Engine {
         }
         drop(buckets);
 
-        self.count_would_be_refusals(&trials, refusal, is_enforced);
         for descriptor in by_descriptor(&trials) {
             let check = &descriptor[0].check;
             if let Some(status) = strictest_status(descriptor, now) {
@@ -144,19 +143,6 @@ impl Engine {
             code: if is_enforced { Code::OverLimit } else { Code::Ok },
             source: if trials.is_empty() { Source::Unlimited } else { Source::Local },
             statuses,
-        }
-    }
-
-    fn count_would_be_refusals(&self, trials: &[Trial<'_>], refusal: Refusal, is_enforced: bool) {
-        if refusal.is_refused() && !is_enforced {
-            self.counts.would_refuse_in_service_shadow.increment();
-        }
-        for trial in trials.iter().filter(|trial| !trial.passes) {
-            match trial.check.enforcement {
-                Enforcement::Shadow => self.counts.would_refuse_in_shadow.increment(),
-                Enforcement::Quota if !refusal.is_refused() => self.counts.would_refuse_in_quota.increment(),
-                Enforcement::Quota | Enforcement::Enforced => {}
-            }
         }
     }
 

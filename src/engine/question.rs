@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::decision::{InvalidRequest, Status};
+use super::decision::{Enforcement, InvalidRequest, Status};
 use super::key::{BucketKey, KeyHasher};
 use super::tally::{Tallies, Tally};
 use crate::limit::{Hits, Limit};
@@ -35,17 +35,6 @@ pub(super) struct Check<'p> {
     pub(super) hits: Hits,
     pub(super) overdraft: bool,
     pub(super) enforcement: Enforcement,
-}
-
-/// What a limit's refusal means for the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Enforcement {
-    /// It refuses the request.
-    Enforced,
-    /// It is only counted.
-    Shadow,
-    /// It refuses the request if all quotas of the request refuse.
-    Quota,
 }
 
 /// Makes sure that the message is one that Envoy sends.

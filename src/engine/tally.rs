@@ -1,5 +1,5 @@
 use super::counts::Count;
-use super::decision::{Code, Source, Status};
+use super::decision::{Code, Enforcement, Source, Status};
 use crate::policy::{Domain, Policy, Rule};
 
 /// What each rule has decided since its policy was loaded.
@@ -22,9 +22,39 @@ pub struct DomainTallies {
     pub own_limit: Tally,
 }
 
-/// How often descriptors have been decided, by source and by code.
+/// How often descriptors have been decided.
 #[derive(Debug, Default)]
-pub struct Tally([[Count; Code::ALL.len()]; Source::ALL.len()]);
+pub struct Tally {
+    /// By source, then by code.
+    decisions: [[Count; Code::ALL.len()]; Source::ALL.len()],
+    /// Of those that were over and did not refuse.
+    prevented: [Count; Prevention::ALL.len()],
+}
+
+/// Why a limit that is over does not refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prevention {
+    /// The rule is in shadow mode.
+    ShadowMode,
+    /// Another quota of the request is not used up.
+    QuotaMode,
+    /// The whole service is in shadow mode.
+    ServiceShadowMode,
+}
+
+impl Prevention {
+    pub const ALL: [Self; 3] = [Self::ShadowMode, Self::QuotaMode, Self::ServiceShadowMode];
+
+    /// The name of the reason in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ShadowMode => "shadow_mode",
+            Self::QuotaMode => "quota_mode",
+            Self::ServiceShadowMode => "service_shadow_mode",
+        }
+    }
+}
 
 impl Tallies {
     pub(super) fn of(policy: &Policy) -> Self {
@@ -51,12 +81,26 @@ impl Tallies {
 impl Tally {
     pub(super) fn count(&self, status: &Status) {
         let source = if status.current_limit.is_some() { Source::Local } else { Source::Unlimited };
-        self.0[source as usize][status.code as usize].increment();
+        self.decisions[source as usize][status.code as usize].increment();
+        if status.is_over && !status.refuses {
+            let prevention = match status.enforcement {
+                Enforcement::Shadow => Prevention::ShadowMode,
+                Enforcement::Quota => Prevention::QuotaMode,
+                Enforcement::Enforced => Prevention::ServiceShadowMode,
+            };
+            self.prevented[prevention as usize].increment();
+        }
+    }
+
+    /// How many refusals were prevented, for each reason for which there was one.
+    pub fn prevented(&self) -> impl Iterator<Item = (Prevention, u64)> {
+        let counts = self.prevented.iter().map(Count::get);
+        Prevention::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0)
     }
 
     /// How many decisions there were of each kind of which there was one.
     pub fn decisions(&self) -> impl Iterator<Item = (Source, Code, u64)> {
-        let by_source = Source::ALL.into_iter().zip(&self.0);
+        let by_source = Source::ALL.into_iter().zip(&self.decisions);
         by_source
             .flat_map(|(source, by_code)| {
                 Code::ALL.into_iter().zip(by_code).map(move |(code, n)| (source, code, n.get()))

@@ -1,5 +1,5 @@
-use super::decision::{Code, CurrentLimit, Status};
-use super::question::{Check, Enforcement};
+use super::decision::{Code, CurrentLimit, Enforcement, Status};
+use super::question::Check;
 use super::table::{Locked, Slot};
 use crate::limit::{Bucket, Hits, Micros, Now};
 
@@ -58,11 +58,11 @@ impl<'p> Trial<'p> {
             self.slot.bucket().until_free(limit, check.hits, now).max(Micros(1))
         };
         let remaining = if self.passes { self.slot.bucket().free(limit) } else { 0 };
-        let is_shadowed = check.enforcement == Enforcement::Shadow;
+        let says_ok = self.passes || check.enforcement == Enforcement::Shadow;
         Status {
-            code: if self.passes || is_shadowed { Code::Ok } else { Code::OverLimit },
+            code: if says_ok { Code::Ok } else { Code::OverLimit },
             is_over: !self.passes,
-            is_shadowed,
+            enforcement: check.enforcement,
             refuses: false,
             current_limit: Some(CurrentLimit { amount: limit.amount(), unit: limit.unit(), name: check.name.cloned() }),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),

@@ -12,7 +12,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    const ALL: [Self; 4] = [Self::File, Self::Descriptor, Self::Limit, Self::Replaced];
+    const ALL: [Self; 4] = [Self::Descriptor, Self::Limit, Self::Replaced, Self::File];
 
     /// The keys of such a mapping.
     pub(super) const fn keys(self) -> &'static [&'static str] {

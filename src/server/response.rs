@@ -4,7 +4,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{self a
 use envoy_types::pb::google::protobuf::Duration;
 
 use super::metadata::dynamic_metadata;
-use crate::engine::{Code, CurrentLimit, Decision, Status};
+use crate::engine::{Code, CurrentLimit, Decision, Enforcement, Status};
 use crate::request::{RateLimitRequest, unit_number};
 use crate::settings::{HeaderNames, ResponseSettings};
 
@@ -50,7 +50,7 @@ fn to_code(code: Code) -> i32 {
     .into()
 }
 
-/// What the client is told: of the limit with least left or, when refused, of the one that refuses longest.
+/// What the client is told: of the limit with least left or, when refused, of the one that it has to wait for.
 fn headers(decision: &Decision, names: &HeaderNames) -> Vec<HeaderValue> {
     let is_refused = decision.code == Code::OverLimit;
     let Some((status, limit)) = telling_status(&decision.statuses, is_refused) else { return Vec::new() };
@@ -67,16 +67,23 @@ fn headers(decision: &Decision, names: &HeaderNames) -> Vec<HeaderValue> {
 }
 
 /// The status that the headers tell of. A limit in shadow mode never chooses.
+///
+/// When refused, it is the last to let the request pass: the enforced limit with the longest wait, or the quota with the
+/// shortest, because one quota is enough.
 fn telling_status(statuses: &[Status], is_refused: bool) -> Option<(&Status, &CurrentLimit)> {
     let limited = statuses
         .iter()
-        .filter(|status| !status.is_shadowed)
+        .filter(|status| status.enforcement != Enforcement::Shadow)
         .filter_map(|status| Some((status, status.current_limit.as_ref()?)));
-    if is_refused {
-        limited.filter(|(status, _)| status.refuses).max_by_key(|(status, _)| status.seconds_until_reset)
-    } else {
-        limited.min_by_key(|(status, _)| status.remaining)
+    if !is_refused {
+        return limited.min_by_key(|(status, _)| status.remaining);
     }
+    let refusing = limited.filter(|(status, _)| status.refuses);
+    let (quotas, enforced): (Vec<_>, Vec<_>) =
+        refusing.partition(|(status, _)| status.enforcement == Enforcement::Quota);
+    let wait = |(status, _): &(&Status, &CurrentLimit)| status.seconds_until_reset;
+    let first_quota = quotas.into_iter().min_by_key(wait);
+    enforced.into_iter().chain(first_quota).max_by_key(wait)
 }
 
 fn header(name: &http::HeaderName, value: u64) -> HeaderValue {

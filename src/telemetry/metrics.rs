@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::histogram::{Snapshot, TimeHistogram};
 use crate::clock::Clock;
-use crate::engine::{Engine, Tally};
+use crate::engine::{ActivePolicy, Engine, Tally};
 
 /// The content type of what [`Metrics::encode`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -75,20 +75,6 @@ impl EngineCollector {
             ConstCounter::new(count.get()).encode(requests.encode_family(&[("code", code)])?)?;
         }
 
-        let mut would_be = encoder.encode_descriptor(
-            "would_be_refusals",
-            "Refusals that shadow mode or another quota of the request prevented",
-            None,
-            MetricType::Counter,
-        )?;
-        for (reason, count) in [
-            ("shadow_mode", &counts.would_refuse_in_shadow),
-            ("quota_mode", &counts.would_refuse_in_quota),
-            ("service_shadow_mode", &counts.would_refuse_in_service_shadow),
-        ] {
-            ConstCounter::new(count.get()).encode(would_be.encode_family(&[("reason", reason)])?)?;
-        }
-
         encode_counter(
             encoder,
             "unknown_domains",
@@ -111,37 +97,24 @@ impl EngineCollector {
 
     fn encode_policy(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let active = self.engine.active();
-        let mut decisions = encoder.encode_descriptor(
-            "decisions",
-            "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own",
-            None,
-            MetricType::Counter,
-        )?;
-        let mut encode = |domain: &str, rule: &str, tally: &Tally| -> Result<(), fmt::Error> {
+        let help = "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own";
+        let mut decisions = encoder.encode_descriptor("decisions", help, None, MetricType::Counter)?;
+        for_each_tally(&active, |domain, rule, tally| {
             for (source, code, count) in tally.decisions() {
                 let labels = [("domain", domain), ("rule", rule), ("code", code.name()), ("source", source.name())];
                 ConstCounter::new(count).encode(decisions.encode_family(&labels)?)?;
             }
             Ok(())
-        };
-        for domain in active.policy.domains() {
-            let of_domain = active.tallies.domain(domain);
-            // No rule has such a path: there braces are escaped.
-            encode(domain.name(), "{none}", &of_domain.no_limit)?;
-            encode(domain.name(), "{request}", &of_domain.own_limit)?;
-            let mut written = Ok(());
-            domain.for_each_rule(|path, rule| {
-                let path = if path.len() <= LONGEST_RULE {
-                    Cow::Borrowed(path)
-                } else {
-                    Cow::Owned(format!("{}...{}", &path[..LONGEST_RULE], rule.index))
-                };
-                written = written.and_then(|()| encode(domain.name(), &path, active.tallies.rule(rule)));
-            });
-            written?;
-        }
-        // No domain has an empty name.
-        encode("", "{none}", &active.tallies.unknown_domain)?;
+        })?;
+        let help = "Descriptors that were over their limit and not refused for it, by rule and by what prevented it";
+        let mut would_be = encoder.encode_descriptor("would_be_refusals", help, None, MetricType::Counter)?;
+        for_each_tally(&active, |domain, rule, tally| {
+            for (prevention, count) in tally.prevented() {
+                let labels = [("domain", domain), ("rule", rule), ("reason", prevention.name())];
+                ConstCounter::new(count).encode(would_be.encode_family(&labels)?)?;
+            }
+            Ok(())
+        })?;
 
         let policy = &active.policy;
         encode_gauge(encoder, "policy_files", "Files of the policy", policy.files().len() as u64)?;
@@ -149,6 +122,27 @@ impl EngineCollector {
         let age = (self.clock.now().monotonic - active.since).0 / 1_000_000;
         encode_gauge(encoder, "policy_age_seconds", "Time since the policy was loaded", age)
     }
+}
+
+/// Shows every tally with its domain and its rule. What is not of a rule has a name that no rule can have: in the path of
+/// a rule braces are escaped, and no domain has an empty name.
+fn for_each_tally(active: &ActivePolicy, mut visit: impl FnMut(&str, &str, &Tally) -> fmt::Result) -> fmt::Result {
+    for domain in active.policy.domains() {
+        let of_domain = active.tallies.domain(domain);
+        visit(domain.name(), "{none}", &of_domain.no_limit)?;
+        visit(domain.name(), "{request}", &of_domain.own_limit)?;
+        let mut visited = Ok(());
+        domain.for_each_rule(|path, rule| {
+            let path = if path.len() <= LONGEST_RULE {
+                Cow::Borrowed(path)
+            } else {
+                Cow::Owned(format!("{}...{}", &path[..LONGEST_RULE], rule.index))
+            };
+            visited = visited.and_then(|()| visit(domain.name(), &path, active.tallies.rule(rule)));
+        });
+        visited?;
+    }
+    visit("", "{none}", &active.tallies.unknown_domain)
 }
 
 fn encode_counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {

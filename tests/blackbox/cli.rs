@@ -274,3 +274,16 @@ fn sizes_that_no_machine_has_are_refused() {
         assert!(printed(&output).contains(flag), "{}", printed(&output));
     }
 }
+
+#[test]
+fn headers_that_cannot_be_told_apart_or_frame_a_message_are_refused() {
+    for (flags, reason) in [
+        (["--limit-header", "x-a", "--reset-header", "X-A"], "--limit-header and --reset-header have the same name"),
+        (["--limit-header", "x-a", "--reset-header", "content-length"], "content-length belongs to HTTP itself"),
+        (["--limit-header", "x-a", "--reset-header", "not a name"], "give the name of a header"),
+    ] {
+        let output = run_anywhere([&["serve"], &flags[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        assert!(printed(&output).contains(reason), "{}", printed(&output));
+    }
+}

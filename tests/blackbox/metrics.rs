@@ -61,9 +61,8 @@ async fn each_decision_is_counted_by_domain_rule_code_and_source() {
         r#"comporta_decisions_total{domain="d",rule="{none}",code="ok",source="unlimited"} 2"#,
         r#"comporta_decisions_total{domain="d",rule="{request}",code="ok",source="local"} 1"#,
         r#"comporta_decisions_total{domain="",rule="{none}",code="ok",source="unlimited"} 4"#,
-        r#"comporta_would_be_refusals_total{reason="shadow_mode"} 1"#,
-        r#"comporta_would_be_refusals_total{reason="quota_mode"} 1"#,
-        r#"comporta_would_be_refusals_total{reason="service_shadow_mode"} 0"#,
+        r#"comporta_would_be_refusals_total{domain="d",rule="shadow",reason="shadow_mode"} 1"#,
+        r#"comporta_would_be_refusals_total{domain="d",rule="quota",reason="quota_mode"} 1"#,
         "comporta_unknown_domains_total 4",
         "comporta_buckets 3",
         "comporta_buckets_evicted_total 2",
@@ -84,7 +83,10 @@ async fn refusals_that_the_services_shadow_mode_prevents_are_counted() {
     let comporta = setup.start();
     ask_times(&mut comporta.client(), 5, request("d", ["tenant=a"])).await;
     let lines = metrics(&comporta).join("\n");
-    assert!(lines.contains(r#"comporta_would_be_refusals_total{reason="service_shadow_mode"} 3"#), "{lines}");
+    assert!(
+        lines.contains(r#"comporta_would_be_refusals_total{domain="d",rule="tenant",reason="service_shadow_mode"} 3"#),
+        "{lines}"
+    );
     assert!(lines.contains(r#"comporta_requests_total{code="ok"} 5"#), "{lines}");
 }
 

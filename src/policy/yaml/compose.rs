@@ -11,13 +11,18 @@ use super::{Collection, Key, Kind, Node, Scalar, Size};
 const MOST_NODES: u64 = 5_000_000;
 
 /// The deepest nesting, aliases expanded. Everything that walks a file's nodes recursively relies on it.
-const DEEPEST: u32 = 512;
+const DEEPEST: u32 = 255;
 
 /// Reads the one document of a YAML text. Tells all faults; `None` after one that makes the rest meaningless.
 /// A text without a document is a null node.
 pub(in super::super) fn compose(text: &str, faults: &mut FileFaults<'_, '_>) -> Option<Node> {
     let mut composer = Composer { faults, anchors: HashMap::new(), open: Vec::new(), root: None, nodes: 0 };
-    let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
+    let options = granit_parser::options! {
+        emit_comments: false,
+        emit_unresolved_aliases: true,
+        block_nesting_limit: DEEPEST as usize,
+        flow_nesting_limit: DEEPEST as usize,
+    };
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
             Ok((event, span)) => composer.take(event, &span)?,
@@ -290,6 +295,10 @@ impl Composer<'_, '_, '_> {
     }
 
     fn broken(&mut self, error: &ScanError) {
+        if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+            self.fault(position(error.marker()), format_args!("nested more than {DEEPEST} deep: flatten it"));
+            return;
+        }
         let advice = match error.kind() {
             ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
                 "indent with spaces"
@@ -297,7 +306,6 @@ impl Composer<'_, '_, '_> {
             ErrorKind::MissingAnchorOrAliasName => "put quotes around a text that begins with * or &",
             ErrorKind::MappingValueNotAllowed => "put quotes around a text with a colon in it, or mend the indentation",
             ErrorKind::UnclosedQuotedScalar => "close the quotes that begin here",
-            ErrorKind::RecursionLimitExceeded => "flatten it",
             _ => "mend the file from here",
         };
         self.fault(position(error.marker()), format_args!("this is not YAML ({}): {advice}", error.kind()));

@@ -7,6 +7,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -17,9 +18,9 @@ use crate::settings::ServeSettings;
 
 /// Rate limit service for Envoy: exact across replicas, local in latency.
 ///
-/// Without a command and without options it does what `comporta serve` does: it serves the policy in ./config.
+/// Without a command it does what `comporta serve` does, which takes the policy in ./config if told no other.
 #[derive(Debug, Parser)]
-#[command(name = "comporta", version, override_usage = "comporta [COMMAND]")]
+#[command(name = "comporta", version, override_usage = "comporta [COMMAND] [OPTIONS]")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,16 +47,22 @@ enum Command {
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
-    let mut arguments: Vec<_> = std::env::args_os().collect();
-    if arguments.len() < 2 {
-        arguments.push("serve".into());
-    }
-    match Cli::parse_from(arguments).command {
+    match Cli::parse_from(with_command(std::env::args_os().collect())).command {
         Command::Serve(settings) => serve::run(&settings),
         Command::Check(settings) => check::run(&settings),
         Command::Explain(settings) => explain::run(&settings),
         Command::Schema => schema::run(),
     }
+}
+
+/// The arguments, with `serve` where no command is given.
+fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let first = arguments.get(1).map(|argument| argument.to_string_lossy());
+    let is_about_the_binary = |option: &str| matches!(option, "-h" | "--help" | "-V" | "--version");
+    if first.is_none_or(|first| first.starts_with('-') && !is_about_the_binary(&first)) {
+        arguments.insert(1.min(arguments.len()), "serve".into());
+    }
+    arguments
 }
 
 /// What a policy consists of, for one line of output.

@@ -1,8 +1,8 @@
-//! What the documentation says of the command line is what the command line says of itself.
+//! The command line, and what the documentation says of it.
 
 use clap::{Arg, CommandFactory};
 
-use super::Cli;
+use super::{Cli, with_command};
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
@@ -43,5 +43,17 @@ fn operations_md_names_no_setting_that_there_is_not() {
     let rows = OPERATIONS.lines().filter_map(|line| line.strip_prefix("| `--")?.split([' ', '`', '=']).next());
     for row in rows {
         assert!(flags.contains(&format!("--{row}")), "there is no --{row}");
+    }
+}
+
+#[test]
+fn without_a_command_the_options_are_those_of_serve() {
+    let completed = |arguments: &[&str]| with_command(arguments.iter().map(Into::into).collect());
+    assert_eq!(completed(&["comporta"]), ["comporta", "serve"]);
+    assert_eq!(completed(&["comporta", "--shadow-mode"]), ["comporta", "serve", "--shadow-mode"]);
+    for asked in
+        [&["comporta", "--help"][..], &["comporta", "-V"], &["comporta", "check", "--help"], &["comporta", "x"]]
+    {
+        assert_eq!(completed(asked), asked);
     }
 }

@@ -81,6 +81,7 @@ fn was_never_begun(status: &tonic::Status) -> bool {
     let cause = format!("{status:?}");
     status.code() == tonic::Code::Unavailable
         || cause.contains(r#"hyper::Error(Canceled, "connection closed")"#)
+        || cause.contains(r#"hyper::Error(Canceled, "connection was not ready")"#)
         || cause.contains(r#"GoAway(b"", NO_ERROR, Remote)"#)
 }
 

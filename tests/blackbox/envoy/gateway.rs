@@ -24,12 +24,12 @@ impl Gateway {
     pub(super) fn start(setup: Setup, changes: &[Change]) -> Self {
         let comporta = setup.start();
         let (public, service, admin) = (free_address(), free_address(), free_address());
-        let port = |address: SocketAddr| format!("port_value: {}}}", address.port());
+        let at = |address: SocketAddr| format!("address: {}, port_value: {}}}", address.ip(), address.port());
         let mut values = vec![
-            ("port_value: 10000}", port(public)),
-            ("port_value: 10001}", port(service)),
-            ("port_value: 9901}", port(admin)),
-            ("port_value: 8081}", port(comporta.addresses.grpc)),
+            ("address: 127.0.0.1, port_value: 10000}", at(public)),
+            ("address: 127.0.0.1, port_value: 10001}", at(service)),
+            ("address: 127.0.0.1, port_value: 9901}", at(admin)),
+            ("address: 127.0.0.1, port_value: 8081}", at(comporta.addresses.grpc)),
             // A machine that runs many tests at once may pause for longer than users should wait.
             ("timeout: 0.1s", "timeout: 10s".to_owned()),
         ];

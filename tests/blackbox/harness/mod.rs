@@ -9,7 +9,7 @@ mod process;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,16 +31,18 @@ pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) 
     }
 }
 
-/// An address that nothing listens on, and that no other call of this process gets. It lies below the ports that Linux
-/// gives to outgoing connections, so none of those takes it before the server does.
+/// An address of this machine that nothing listens on, and that no other call of this process gets.
+///
+/// All of 127.0.0.0/8 is this machine. Each process has an address of its own there, so that tests that run at the same
+/// time, in another checkout perhaps, never meet. The port lies below those that Linux gives to outgoing connections.
 pub(crate) fn free_address() -> SocketAddr {
-    const FIRST: u32 = 20_000;
-    const COUNT: u32 = 12_000;
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(67);
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 1 + high % 250, middle, low);
     (0..COUNT)
-        .map(|_| start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % COUNT + FIRST)
-        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap())))
+        .map(|_| SocketAddr::from((own, FIRST + TAKEN.fetch_add(1, Ordering::Relaxed) % COUNT)))
         .find(|address| TcpListener::bind(address).is_ok())
         .expect("a free port")
 }

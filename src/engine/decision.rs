@@ -66,6 +66,31 @@ pub enum Enforcement {
     Quota,
 }
 
+/// Why a limit that is over does not refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prevention {
+    /// The rule is in shadow mode.
+    ShadowMode,
+    /// Another quota of the request is not used up.
+    QuotaMode,
+    /// The whole service is in shadow mode.
+    ServiceShadowMode,
+}
+
+impl Prevention {
+    pub const ALL: [Self; 3] = [Self::ShadowMode, Self::QuotaMode, Self::ServiceShadowMode];
+
+    /// The name of the reason in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ShadowMode => "shadow_mode",
+            Self::QuotaMode => "quota_mode",
+            Self::ServiceShadowMode => "service_shadow_mode",
+        }
+    }
+}
+
 /// What one descriptor's limit says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -74,6 +99,8 @@ pub struct Status {
     pub is_over: bool,
     /// It is over, and the request is refused for that.
     pub refuses: bool,
+    /// It is over, and the request is not refused for that.
+    pub prevented_by: Option<Prevention>,
     pub enforcement: Enforcement,
     /// The limit that counted; none where no limit was found, it was replaced, or it is unlimited.
     pub current_limit: Option<CurrentLimit>,
@@ -99,6 +126,7 @@ impl Status {
         code: Code::Ok,
         is_over: false,
         refuses: false,
+        prevented_by: None,
         enforcement: Enforcement::Enforced,
         current_limit: None,
         remaining: 0,

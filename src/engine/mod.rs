@@ -19,12 +19,12 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 pub use counts::{Count, Counts};
-pub use decision::{Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Source, Status};
+pub use decision::{Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Prevention, Source, Status};
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use name::{BucketName, NameError};
 pub use state::{BucketReport, BucketState, Presence};
 pub use table::Table;
-pub use tally::{DomainTallies, Prevention, Tallies, Tally};
+pub use tally::{DomainTallies, Tallies, Tally};
 
 use crate::limit::{Micros, Now};
 use crate::policy::{Defaults, Policy};
@@ -131,9 +131,13 @@ impl Engine {
 
         for descriptor in by_descriptor(&trials) {
             let check = &descriptor[0].check;
-            if let Some(status) = strictest_status(descriptor, now) {
-                let refuses = status.is_over && is_enforced && refusal.involves(check.enforcement);
-                statuses[check.descriptor] = Status { refuses, ..status };
+            if let Some(mut status) = strictest_status(descriptor, now) {
+                if status.is_over {
+                    let in_shadow = || (!is_enforced).then_some(Prevention::ServiceShadowMode);
+                    status.prevented_by = refusal.prevention(check.enforcement).or_else(in_shadow);
+                    status.refuses = status.prevented_by.is_none();
+                }
+                statuses[check.descriptor] = status;
             }
         }
         for (tally, status) in tallies.iter().zip(&statuses) {

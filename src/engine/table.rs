@@ -36,7 +36,7 @@ pub(super) struct Slot {
     key: BucketKey,
     bucket: Bucket,
     touched: Micros,
-    /// By the clock that the bucket goes by.
+    /// When it can be forgotten, by the clock that the bucket goes by.
     full_at: Micros,
 }
 
@@ -65,8 +65,10 @@ impl Slot {
         (now.monotonic - self.touched).0 / 1_000_000
     }
 
-    pub(super) const fn touched(&self) -> Micros {
-        self.touched
+    /// The same, in the place of an earlier slot of the bucket. It is kept as long as that one would have been: limits of
+    /// different amounts may share a bucket, and for the slower one it is not full when it is for the faster.
+    pub(super) fn after(self, before: Self) -> Self {
+        Self { touched: self.touched.max(before.touched), full_at: self.full_at.max(before.full_at), ..self }
     }
 
     const fn hash(&self) -> u64 {

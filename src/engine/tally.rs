@@ -1,5 +1,5 @@
 use super::counts::Count;
-use super::decision::{Code, Enforcement, Source, Status};
+use super::decision::{Code, Prevention, Source, Status};
 use crate::policy::{Domain, Policy, Rule};
 
 /// What each rule has decided since its policy was loaded.
@@ -31,31 +31,6 @@ pub struct Tally {
     prevented: [Count; Prevention::ALL.len()],
 }
 
-/// Why a limit that is over does not refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prevention {
-    /// The rule is in shadow mode.
-    ShadowMode,
-    /// Another quota of the request is not used up.
-    QuotaMode,
-    /// The whole service is in shadow mode.
-    ServiceShadowMode,
-}
-
-impl Prevention {
-    pub const ALL: [Self; 3] = [Self::ShadowMode, Self::QuotaMode, Self::ServiceShadowMode];
-
-    /// The name of the reason in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ShadowMode => "shadow_mode",
-            Self::QuotaMode => "quota_mode",
-            Self::ServiceShadowMode => "service_shadow_mode",
-        }
-    }
-}
-
 impl Tallies {
     pub(super) fn of(policy: &Policy) -> Self {
         Self {
@@ -82,12 +57,7 @@ impl Tally {
     pub(super) fn count(&self, status: &Status) {
         let source = if status.current_limit.is_some() { Source::Local } else { Source::Unlimited };
         self.decisions[source as usize][status.code as usize].increment();
-        if status.is_over && !status.refuses {
-            let prevention = match status.enforcement {
-                Enforcement::Shadow => Prevention::ShadowMode,
-                Enforcement::Quota => Prevention::QuotaMode,
-                Enforcement::Enforced => Prevention::ServiceShadowMode,
-            };
+        if let Some(prevention) = status.prevented_by {
             self.prevented[prevention as usize].increment();
         }
     }

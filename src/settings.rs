@@ -53,9 +53,14 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub response: ResponseSettings,
 
-    /// The most buckets that are kept in memory; beyond it the one that has been idle longest goes
-    #[arg(long, env = "COMPORTA_MAX_BUCKETS", value_name = "COUNT", default_value = "1000000",
-        value_parser = value_parser!(u32).range(1..))]
+    /// The most buckets that are kept in memory; beyond it, of about 1,400, the one that has been idle longest goes
+    #[arg(
+        long,
+        env = "COMPORTA_MAX_BUCKETS",
+        value_name = "COUNT",
+        default_value = "1000000",
+        value_parser = value_parser!(u32).range(1..)
+    )]
     pub max_buckets: u32,
 
     /// Worker threads, 1 to 1024 [default: one for each core]
@@ -114,19 +119,43 @@ pub struct ResponseSettings {
 #[derive(Args, Clone, Debug)]
 pub struct HeaderNames {
     /// Header with the requests per unit
-    #[arg(long, env = "COMPORTA_LIMIT_HEADER", value_name = "NAME", default_value = "RateLimit-Limit", value_parser = header_name)]
+    #[arg(
+        long,
+        env = "COMPORTA_LIMIT_HEADER",
+        value_name = "NAME",
+        default_value = "RateLimit-Limit",
+        value_parser = header_name
+    )]
     pub limit_header: HeaderName,
 
     /// Header with the requests that are left
-    #[arg(long, env = "COMPORTA_REMAINING_HEADER", value_name = "NAME", default_value = "RateLimit-Remaining", value_parser = header_name)]
+    #[arg(
+        long,
+        env = "COMPORTA_REMAINING_HEADER",
+        value_name = "NAME",
+        default_value = "RateLimit-Remaining",
+        value_parser = header_name
+    )]
     pub remaining_header: HeaderName,
 
     /// Header with the seconds until the limit is whole again or, when refused, until the request passes
-    #[arg(long, env = "COMPORTA_RESET_HEADER", value_name = "NAME", default_value = "RateLimit-Reset", value_parser = header_name)]
+    #[arg(
+        long,
+        env = "COMPORTA_RESET_HEADER",
+        value_name = "NAME",
+        default_value = "RateLimit-Reset",
+        value_parser = header_name
+    )]
     pub reset_header: HeaderName,
 
     /// Header with the seconds after which a refused request passes
-    #[arg(long, env = "COMPORTA_RETRY_AFTER_HEADER", value_name = "NAME", default_value = "Retry-After", value_parser = header_name)]
+    #[arg(
+        long,
+        env = "COMPORTA_RETRY_AFTER_HEADER",
+        value_name = "NAME",
+        default_value = "Retry-After",
+        value_parser = header_name
+    )]
     pub retry_after_header: HeaderName,
 }
 

@@ -97,9 +97,7 @@ pub struct Status {
     pub code: Code,
     /// The hits do not fit, whether or not that refuses the request.
     pub is_over: bool,
-    /// It is over, and the request is refused for that.
-    pub refuses: bool,
-    /// It is over, and the request is not refused for that.
+    /// Why it does not refuse the request although it is over.
     pub prevented_by: Option<Prevention>,
     pub enforcement: Enforcement,
     /// The limit that counted; none where no limit was found, it was replaced, or it is unlimited.
@@ -125,7 +123,6 @@ impl Status {
     pub(super) const NO_LIMIT: Self = Self {
         code: Code::Ok,
         is_over: false,
-        refuses: false,
         prevented_by: None,
         enforcement: Enforcement::Enforced,
         current_limit: None,
@@ -135,6 +132,12 @@ impl Status {
     };
 
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
+
+    /// Whether it is over, and the request is refused for that.
+    #[must_use]
+    pub const fn refuses(&self) -> bool {
+        self.is_over && self.prevented_by.is_none()
+    }
 }
 
 /// Why a request cannot be answered: it is none that Envoy sends.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Engine;
 use super::name::BucketName;
-use super::state::{BucketState, Presence};
+use super::state::BucketState;
 use crate::limit::{Limit, Now};
 use crate::policy::{Candidates, Level, LimitDescription, Policy, QuotaDescription, TenantsTried, Visible, readable};
 
@@ -202,31 +202,4 @@ fn write_details(limit: &LimitDescription, quota: &QuotaDescription, f: &mut fmt
     let failure_mode = limit.failure_mode.unwrap_or("the service's default");
     writeln!(f, "   failure mode: {failure_mode}")?;
     writeln!(f, "   scope: {}", limit.scope)
-}
-
-/// In one line, without what the limit is.
-impl fmt::Display for BucketState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.presence {
-            Presence::Absent => f.write_str("nothing is used (there is no bucket, which is the same as full)")?,
-            Presence::Idle => f.write_str("nothing is used any more")?,
-            Presence::InUse => write!(f, "{} used", self.used)?,
-        }
-        self.remaining.map_or(Ok(()), |remaining| write!(f, ", {remaining} remaining"))?;
-        if self.presence == Presence::InUse {
-            write!(f, ", full in {} s", self.seconds_until_full)?;
-        }
-        self.seconds_since_touched.map_or(Ok(()), |seconds| write!(f, ", asked for {seconds} s ago"))
-    }
-}
-
-impl fmt::Display for super::BucketReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.bucket)?;
-        match &self.limit {
-            Some(limit) => writeln!(f, "   limit: {limit}, {}:{}", Visible(&limit.file), limit.line)?,
-            None => writeln!(f, "   limit: none in the policy; a request brought it, or the policy has changed")?,
-        }
-        writeln!(f, "   now: {}", self.state)
-    }
 }

@@ -135,7 +135,6 @@ impl Engine {
                 if status.is_over {
                     let in_shadow = || (!is_enforced).then_some(Prevention::ServiceShadowMode);
                     status.prevented_by = refusal.prevention(check.enforcement).or_else(in_shadow);
-                    status.refuses = status.prevented_by.is_none();
                 }
                 statuses[check.descriptor] = status;
             }

@@ -1,10 +1,12 @@
+use std::fmt;
+
 use serde::Serialize;
 
 use super::Engine;
 use super::key::BucketKey;
 use super::name::BucketName;
 use crate::limit::{Limit, Micros, Now};
-use crate::policy::LimitDescription;
+use crate::policy::{LimitDescription, Visible};
 
 /// How much of a limit one key has used at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,5 +105,32 @@ impl Engine {
 impl BucketState {
     const fn absent(remaining: Option<u64>) -> Self {
         Self { presence: Presence::Absent, used: 0, remaining, seconds_until_full: 0, seconds_since_touched: None }
+    }
+}
+
+/// In one line, without what the limit is.
+impl fmt::Display for BucketState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.presence {
+            Presence::Absent => f.write_str("nothing is used (there is no bucket, which is the same as full)")?,
+            Presence::Idle => f.write_str("nothing is used any more")?,
+            Presence::InUse => write!(f, "{} used", self.used)?,
+        }
+        self.remaining.map_or(Ok(()), |remaining| write!(f, ", {remaining} remaining"))?;
+        if self.presence == Presence::InUse {
+            write!(f, ", full in {} s", self.seconds_until_full)?;
+        }
+        self.seconds_since_touched.map_or(Ok(()), |seconds| write!(f, ", asked for {seconds} s ago"))
+    }
+}
+
+impl fmt::Display for BucketReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.bucket)?;
+        match &self.limit {
+            Some(limit) => writeln!(f, "   limit: {limit}, {}:{}", Visible(&limit.file), limit.line)?,
+            None => writeln!(f, "   limit: none in the policy; a request brought it, or the policy has changed")?,
+        }
+        writeln!(f, "   now: {}", self.state)
     }
 }

@@ -140,7 +140,7 @@ descriptors: [{key: k, shadow_mode: true,
 fn a_limit_that_is_over_refuses_only_if_the_request_is_refused_for_it() {
     let engine = engine(WIDE_AND_NARROW);
     let refusing = |decision: Decision| {
-        decision.statuses.iter().map(|status| (status.is_over, status.refuses)).collect::<Vec<_>>()
+        decision.statuses.iter().map(|status| (status.is_over, status.refuses())).collect::<Vec<_>>()
     };
     engine.ask(&[descriptor("quota=a"), descriptor("narrow=a")]);
     let one_quota_left = [descriptor("quota=a"), descriptor("quota=b")];

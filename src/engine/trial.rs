@@ -63,7 +63,6 @@ impl<'p> Trial<'p> {
             code: if says_ok { Code::Ok } else { Code::OverLimit },
             is_over: !self.passes,
             enforcement: check.enforcement,
-            refuses: false,
             prevented_by: None,
             current_limit: Some(CurrentLimit { amount: limit.amount(), unit: limit.unit(), name: check.name.cloned() }),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),

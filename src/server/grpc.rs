@@ -10,11 +10,11 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_prost::ProstCodec;
 
+use super::listen::grpc_connections;
 use super::sniff::sniff;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, reflection};
 use crate::request::RateLimitRequest;
@@ -27,7 +27,7 @@ pub(super) async fn serve(
     health: HealthServer<impl Health>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
-    let incoming = sniff(TcpIncoming::from(listener).with_nodelay(Some(true)), Arc::clone(&app));
+    let incoming = sniff(grpc_connections(listener, Arc::clone(&app.clock)), Arc::clone(&app));
     Server::builder()
         .add_service(RateLimitService(app))
         .add_service(health)

@@ -16,7 +16,7 @@ pub(super) fn dynamic_metadata(decision: &Decision, request: &RateLimitRequest) 
         ("domain".to_owned(), text(String::from_utf8_lossy(&request.domain))),
         ("descriptors".to_owned(), list(request.descriptors.iter().map(describe))),
         ("source".to_owned(), text(decision.source.name())),
-        ("refusedBy".to_owned(), descriptors_that(decision, request, |status| status.refuses)),
+        ("refusedBy".to_owned(), descriptors_that(decision, request, Status::refuses)),
         // Over, and yet not refusing: in shadow mode, or a quota beside others that are not used up.
         ("wouldRefuse".to_owned(), descriptors_that(decision, request, |status| status.prevented_by.is_some())),
     ]);

@@ -78,7 +78,7 @@ fn telling_status(statuses: &[Status], is_refused: bool) -> Option<(&Status, &Cu
     if !is_refused {
         return limited.min_by_key(|(status, _)| status.remaining);
     }
-    let refusing = limited.filter(|(status, _)| status.refuses);
+    let refusing = limited.filter(|(status, _)| status.refuses());
     let (quotas, enforced): (Vec<_>, Vec<_>) =
         refusing.partition(|(status, _)| status.enforcement == Enforcement::Quota);
     let wait = |(status, _): &(&Status, &CurrentLimit)| status.seconds_until_reset;

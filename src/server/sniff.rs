@@ -8,12 +8,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+use tonic::transport::server::{Connected, TcpConnectInfo};
 use tracing::warn;
 
 use super::App;
@@ -23,36 +22,13 @@ use crate::telemetry::log::Throttle;
 /// The same mistake is told once in this time.
 const PAUSE: Micros = Micros::from_seconds(60);
 
-/// How long to wait before accepting again when the process is out of file descriptors.
-const RETRY_ACCEPT: Duration = Duration::from_millis(50);
-
 /// The connections of the gRPC port, each looked at when its first bytes arrive.
-pub(super) fn sniff(incoming: TcpIncoming, app: Arc<App>) -> impl Stream<Item = io::Result<Sniffed>> {
-    let failures = Throttle::new(PAUSE);
+pub(super) fn sniff(
+    connections: impl Stream<Item = io::Result<TcpStream>>,
+    app: Arc<App>,
+) -> impl Stream<Item = io::Result<Sniffed>> {
     let mistakes = Arc::new(MistakeLog::new(app));
-    incoming.then(move |stream| {
-        let connection = stream.map(|stream| Sniffed { stream, mistakes: Some(Arc::clone(&mistakes)) });
-        let wait = connection.as_ref().is_err_and(is_lasting);
-        if let Err(error) = &connection
-            && wait
-            && let Some(passed_over) = failures.admit(mistakes.app.clock.now())
-        {
-            warn!(passed_over, "cannot accept connections on the gRPC port: {error}; raise the limit of open files");
-        }
-        async move {
-            if wait {
-                tokio::time::sleep(RETRY_ACCEPT).await;
-            }
-            connection
-        }
-    })
-}
-
-/// Whether accepting fails again at once, as when there are no more file descriptors. What concerns one connection
-/// only, such as a client that has gone, is passed over.
-fn is_lasting(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+    connections.map(move |stream| stream.map(|stream| Sniffed { stream, mistakes: Some(Arc::clone(&mistakes)) }))
 }
 
 struct MistakeLog {

@@ -23,4 +23,5 @@ pub mod policy;
 pub mod request;
 pub mod server;
 pub mod settings;
+pub mod store;
 pub mod telemetry;

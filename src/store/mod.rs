@@ -1,0 +1,116 @@
+//! The tier that replicas share: one bucket for each key, from which they borrow hits before they spend them.
+//!
+//! A [`StoreCall`] asks for something that happens to one bucket at one instant; a [`Reply`] says what happened. What it
+//! means, and why no more than the limit can ever be admitted, is told in `docs/leases.md`.
+
+mod error;
+pub mod memory;
+mod terms;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub use error::StoreError;
+pub use terms::{RETRY_FLOOR, epoch_length, scarce_hits};
+
+use crate::limit::{Limit, Micros};
+
+/// The tier that replicas share.
+pub trait Store: std::fmt::Debug + Send + Sync {
+    /// Does what a call asks, at most once.
+    ///
+    /// The first poll puts the call on its way, so that calls reach the store in the order in which they are first
+    /// polled. A future that is dropped later leaves the call's fate unknown.
+    fn call(&self, call: &StoreCall) -> StoreFuture;
+}
+
+/// A [`Reply`] to come.
+pub type StoreFuture = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send>>;
+
+/// What is to happen to one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreCall {
+    /// The bucket's name, such as `{api|tenant=acme}:minute`, without the prefix that the store adds.
+    pub bucket: Arc<str>,
+    /// The limit that counts for the one who asks.
+    pub limit: Limit,
+    pub operation: Operation,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Takes hits, if they are free. With `needed` and `want` both 0 it only looks, and tells `facts`.
+    Acquire {
+        /// Hits for a request that waits; all of them or none are granted. At most the limit's capacity.
+        needed: u64,
+        /// Further hits to borrow; as many as the store sees fit.
+        want: u64,
+        facts: Facts,
+    },
+    /// Gives back hits that were spent, as far as any are used.
+    Refund { hits: u64 },
+    /// Takes hits even if they are not free; what is used ends at twice the capacity at most.
+    Debit { hits: u64 },
+}
+
+/// What became of hits that were granted earlier. Each is told at most once, and is true whenever it arrives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Of leases, by epoch; at most two.
+    pub leased: SmallVec<[LeaseFact; 2]>,
+    /// Of hits that were granted as `needed`; at most [`Facts::MOST_UNUSED`].
+    pub unused: SmallVec<[UnusedFact; 1]>,
+}
+
+impl Facts {
+    /// So many unused hits are told in one call; others wait for the next.
+    pub const MOST_UNUSED: usize = 4;
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leased.is_empty() && self.unused.is_empty()
+    }
+}
+
+/// What became of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseFact {
+    /// The epoch in which it was granted.
+    pub epoch: u64,
+    /// Hits that were spent since this was last told.
+    pub spent: u64,
+    /// Hits that will not be spent.
+    pub returned: u64,
+}
+
+/// Hits that were granted as `needed` and that nobody spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnusedFact {
+    /// The epoch in which they were granted.
+    pub epoch: u64,
+    pub hits: u64,
+    /// The [`Reply::mark`] with which they were granted.
+    pub mark: u64,
+}
+
+/// What happened to a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Whether `needed` hits were granted, or a debit passes. A refund is always granted.
+    pub granted: bool,
+    /// Hits that are borrowed: `want` or fewer. Of a refund, the hits that came back, rounded down.
+    pub extra: u64,
+    /// The name of the current epoch: of a token bucket the time (in the store's µs) at which it began, of a fixed
+    /// window its number.
+    pub epoch: u64,
+    /// How long the borrowed hits may be spent, counted from when the call was sent.
+    pub lease_time: Micros,
+    /// How long until `needed` hits are free, if they are not; at most ten years.
+    pub retry_after: Micros,
+    /// What is used of the bucket now, all that is borrowed included: millionths of a token, or hits of a fixed window.
+    pub used: u64,
+    /// Millionths of a token that have been refilled in this epoch, refunds included; 0 for a fixed window.
+    pub mark: u64,
+}

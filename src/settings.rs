@@ -9,9 +9,9 @@ use clap::{Args, ValueEnum, value_parser};
 use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use crate::engine::EngineSettings;
+use crate::engine::{EngineSettings, LeaseSettings};
 use crate::limit::Algorithm;
-use crate::policy::Defaults;
+use crate::policy::{Defaults, FailureMode};
 
 /// What `comporta serve` is told.
 #[derive(Args, Clone, Debug)]
@@ -219,11 +219,15 @@ impl DefaultSettings {
 
 impl ServeSettings {
     #[must_use]
-    pub const fn engine(&self) -> EngineSettings {
+    pub fn engine(&self) -> EngineSettings {
         EngineSettings {
             max_buckets: self.max_buckets as usize,
             shadow_mode: self.shadow_mode,
             defaults: self.policy.defaults.defaults(),
+            failure_mode: FailureMode::Local,
+            store_timeout: None,
+            lease: LeaseSettings::default(),
+            random_seed: 0,
         }
     }
 }

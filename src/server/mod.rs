@@ -58,7 +58,7 @@ impl App {
 
     fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InvalidRequest> {
         let asked = self.clock.read();
-        let decision = self.engine.decide(request, asked.now)?;
+        let crate::engine::Answer::Decided(decision) = self.engine.decide(request, asked.now)?.answer else { todo!() };
         self.metrics.observe_decision(asked.elapsed());
         Ok(to_response(decision, request, &self.response))
     }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::address::RedisAddress;
-use super::script::Script;
+use super::script::PreparedScript;
 use super::{eviction, fault, stream};
 use crate::store::StoreError;
 
@@ -22,7 +22,7 @@ pub(super) struct Connector {
     pub(super) address: RedisAddress,
     /// For everything from the name of the host to the scripts.
     pub(super) timeout: Duration,
-    pub(super) scripts: Vec<Arc<Script>>,
+    pub(super) scripts: Vec<Arc<PreparedScript>>,
 }
 
 /// A connection that is ready for calls.

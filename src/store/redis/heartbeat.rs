@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::link::Link;
-use super::script::Script;
+use super::script::PreparedScript;
 use crate::random;
 use crate::store::StoreError;
 
@@ -26,7 +26,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     link: Link,
-    script: Arc<Script>,
+    script: Arc<PreparedScript>,
     key: String,
     /// This replica among the others: 128 random bits.
     name: String,
@@ -34,7 +34,7 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn new(link: Link, script: Arc<Script>, key: String) -> Self {
+    pub(super) fn new(link: Link, script: Arc<PreparedScript>, key: String) -> Self {
         let name = format!("{:016x}{:016x}", random::random_u64(), random::random_u64());
         Self { link, script, key, name, replicas: watch::Sender::new(1) }
     }
@@ -80,7 +80,7 @@ impl Heartbeat {
     }
 
     async fn report(&self) -> Result<u32, StoreError> {
-        let arguments = [self.name.clone().into_bytes(), LONGEST_SILENCE.as_millis().to_string().into_bytes()];
+        let arguments = [self.name.clone(), LONGEST_SILENCE.as_millis().to_string()];
         match self.link.run(&self.script, &self.key, &arguments).await? {
             Value::Int(replicas) => Ok(u32::try_from(replicas.max(1)).unwrap_or(u32::MAX)),
             _ => Err(StoreError::Malformed("the number of replicas is no number".to_owned())),

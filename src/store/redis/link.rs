@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, RedisResult, ServerErrorKind, ToRedisArgs, Value};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::fault;
-use super::script::Script;
+use super::script::PreparedScript;
 use crate::store::StoreError;
 
 /// The connection that all calls share, whichever it is at the moment.
@@ -35,7 +35,12 @@ pub(super) enum LinkState {
 
 impl Link {
     /// Runs a script. If there is a connection, the first poll puts it on its way.
-    pub(super) async fn run(&self, script: &Script, key: &str, arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
+    pub(super) async fn run(
+        &self,
+        script: &PreparedScript,
+        key: &str,
+        arguments: &[impl ToRedisArgs],
+    ) -> Result<Value, StoreError> {
         self.connection().await?.run(script, key, arguments).await
     }
 
@@ -112,7 +117,12 @@ impl Connection {
         self.give_up.lock().is_none()
     }
 
-    async fn run(&self, script: &Script, key: &str, arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
+    async fn run(
+        &self,
+        script: &PreparedScript,
+        key: &str,
+        arguments: &[impl ToRedisArgs],
+    ) -> Result<Value, StoreError> {
         self.bounded(async {
             match self.send(&script.by_hash(key, arguments)).await? {
                 Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript) => {

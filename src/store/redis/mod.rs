@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, unconstrained};
 
 pub use address::{AddressError, RedisAddress};
 pub use keys::{KeyPrefix, PrefixError};
@@ -28,7 +28,8 @@ use self::connect::Connector;
 use self::heartbeat::Heartbeat;
 use self::keeper::Keeper;
 use self::link::{Link, LinkState};
-use self::script::Script;
+use self::script::PreparedScript;
+use super::scripts::{self, Script};
 use super::{Store, StoreCall, StoreError, StoreFuture};
 
 /// What it takes to use a Redis.
@@ -59,6 +60,8 @@ impl RedisSettings {
 pub struct RedisStore {
     link: Link,
     key_prefix: KeyPrefix,
+    token_bucket: Arc<PreparedScript>,
+    fixed_window: Arc<PreparedScript>,
     heartbeat: Arc<Heartbeat>,
     heartbeat_task: BackgroundTask,
     _keeper_task: BackgroundTask,
@@ -73,11 +76,13 @@ impl RedisStore {
     /// Outside a tokio runtime.
     #[must_use]
     pub fn start(settings: &RedisSettings) -> Arc<Self> {
-        let heartbeat_script = Arc::new(Script::new(heartbeat::SCRIPT));
+        let token_bucket = Arc::new(PreparedScript::new(Script::TokenBucket.text()));
+        let fixed_window = Arc::new(PreparedScript::new(Script::FixedWindow.text()));
+        let heartbeat_script = Arc::new(PreparedScript::new(heartbeat::SCRIPT));
         let connector = Connector {
             address: settings.address.clone(),
             timeout: settings.connect_timeout,
-            scripts: vec![Arc::clone(&heartbeat_script)],
+            scripts: [&token_bucket, &fixed_window, &heartbeat_script].map(Arc::clone).into(),
         };
         let not_yet = StoreError::Unreachable(format!("{}: not connected yet", settings.address));
         let (state, link_state) = watch::channel(LinkState::Down(not_yet));
@@ -91,7 +96,15 @@ impl RedisStore {
             let heartbeat = Arc::clone(&heartbeat);
             async move { heartbeat.run().await }
         });
-        Arc::new(Self { link, key_prefix, heartbeat, heartbeat_task, _keeper_task: keeper_task })
+        Arc::new(Self {
+            link,
+            key_prefix,
+            token_bucket,
+            fixed_window,
+            heartbeat,
+            heartbeat_task,
+            _keeper_task: keeper_task,
+        })
     }
 
     /// How many replicas use the same keys, this one included: as last heard, and 1 before anything was heard.
@@ -105,6 +118,21 @@ impl RedisStore {
     pub async fn stop(&self) {
         self.heartbeat_task.0.abort();
         self.heartbeat.leave().await;
+    }
+}
+
+impl Store for RedisStore {
+    fn call(&self, call: &StoreCall) -> StoreFuture {
+        let script = Arc::clone(match Script::of(&call.limit) {
+            Script::TokenBucket => &self.token_bucket,
+            Script::FixedWindow => &self.fixed_window,
+        });
+        let key = self.key_prefix.bucket(&call.bucket);
+        let arguments = scripts::arguments(call);
+        let link = self.link.clone();
+        // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
+        // place there; another call could then overtake this one.
+        Box::pin(unconstrained(async move { scripts::reply(&link.run(&script, &key, &arguments).await?) }))
     }
 }
 

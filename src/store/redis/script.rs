@@ -1,25 +1,25 @@
-use redis::Cmd;
+use redis::{Cmd, ToRedisArgs};
 
-/// A script of `lua/`, and the name under which Redis keeps it.
+/// A script, which has one key, and the name under which Redis keeps it.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(super) struct PreparedScript {
     text: &'static str,
     /// SHA-1 of the text, in hexadecimal.
     hash: String,
 }
 
-impl Script {
+impl PreparedScript {
     pub(super) fn new(text: &'static str) -> Self {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
     /// The command that runs it if Redis has it.
-    pub(super) fn by_hash(&self, key: &str, arguments: &[Vec<u8>]) -> Cmd {
+    pub(super) fn by_hash(&self, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
         invocation("EVALSHA", &self.hash, key, arguments)
     }
 
     /// The command that runs it and makes Redis keep it.
-    pub(super) fn by_text(&self, key: &str, arguments: &[Vec<u8>]) -> Cmd {
+    pub(super) fn by_text(&self, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
         invocation("EVAL", self.text, key, arguments)
     }
 
@@ -31,7 +31,7 @@ impl Script {
     }
 }
 
-fn invocation(name: &str, script: &str, key: &str, arguments: &[Vec<u8>]) -> Cmd {
+fn invocation(name: &str, script: &str, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(script).arg(1).arg(key).arg(arguments);
     command

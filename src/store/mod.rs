@@ -5,6 +5,7 @@
 
 mod error;
 pub mod memory;
+pub mod scripts;
 mod terms;
 
 use std::pin::Pin;

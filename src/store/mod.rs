@@ -6,6 +6,7 @@
 mod error;
 pub mod memory;
 pub mod redis;
+pub mod scripts;
 mod terms;
 
 use std::pin::Pin;

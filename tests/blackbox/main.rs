@@ -15,4 +15,5 @@ mod json;
 mod metadata;
 mod metrics;
 mod shutdown;
+mod store_scripts;
 mod wrong_protocol;

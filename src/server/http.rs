@@ -11,6 +11,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use http::{StatusCode, header};
 use tokio::net::TcpListener;
 
+use super::answer::AnswerError;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, json};
 
 pub(super) async fn serve(
@@ -61,7 +62,7 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
             );
         }
     };
-    match app.answer(&request) {
+    match app.answer(&request).await {
         Ok(response) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
@@ -69,7 +70,8 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
             };
             answer(status, &json::write_response(&response))
         }
-        Err(invalid) => refuse(StatusCode::BAD_REQUEST, &invalid.to_string()),
+        Err(error @ AnswerError::Invalid(_)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error @ AnswerError::Unavailable(_)) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 

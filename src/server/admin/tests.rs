@@ -40,11 +40,7 @@ descriptors:
 
 fn engine_of(texts: &[(&str, &str)]) -> Engine {
     let policy = load_texts(texts, &Defaults::default()).unwrap().policy;
-    Engine::new(
-        policy,
-        EngineSettings { max_buckets: 1000, shadow_mode: false, defaults: Defaults::default() },
-        EARLIER,
-    )
+    Engine::new(policy, EngineSettings::default(), EARLIER)
 }
 
 fn engine() -> Engine {

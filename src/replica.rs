@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::clock::Clock;
 use crate::engine::{
@@ -22,6 +22,9 @@ use crate::store::{Reply, Store, StoreError, StoreFuture};
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the end of the process waits for the store.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a person waits for what the store says.
 const LOOK_PATIENCE: Duration = Duration::from_millis(200);
@@ -164,11 +167,22 @@ impl Replica {
         state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
     }
 
-    /// Returns everything that is borrowed to the store, and waits until that has answered.
+    /// Returns everything that is borrowed to the store, and waits a second at most until that has answered: leases end
+    /// by themselves, too.
     pub async fn return_leases(self: &Arc<Self>) {
-        let calls = self.engine.return_leases(self.clock.now());
-        let tasks: JoinSet<()> = calls.into_iter().filter_map(|call| self.begin(call)).collect();
-        tasks.join_all().await;
+        drop(timeout(RETURN_PATIENCE, self.return_all()).await);
+    }
+
+    async fn return_all(self: &Arc<Self>) {
+        loop {
+            let (calls, passed_over) = self.engine.return_leases(self.clock.now());
+            if calls.is_empty() && passed_over == 0 {
+                return;
+            }
+            let tasks: JoinSet<()> = calls.into_iter().filter_map(|call| self.begin(call)).collect();
+            tasks.join_all().await;
+            sleep(LEASES_EVERY / 10).await;
+        }
     }
 }
 

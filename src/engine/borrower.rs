@@ -194,11 +194,15 @@ impl Slot {
         self.call_if(Plan::Serve, terms, now, |borrower| !borrower.queue.is_empty())
     }
 
-    /// Borrows ahead of need, or tells what cannot wait, unless a call is under way.
-    pub(super) fn maintain(&mut self, terms: &Terms, now: Now) -> Option<Call> {
+    /// Borrows ahead of need, unless a call is under way.
+    pub(super) fn renew(&mut self, terms: &Terms, now: Now) -> Option<Call> {
         let time = now.monotonic;
         self.call_if(Plan::Renew, terms, now, |it| time >= it.renew_after && it.leases.should_renew(time))
-            .or_else(|| self.call_if(Plan::Tell, terms, now, |it| it.leases.has_unused()))
+    }
+
+    /// Tells of hits that were granted and not spent: others may have them. Waits for a call that is under way.
+    pub(super) fn tell_unused(&mut self, terms: &Terms, now: Now) -> Option<Call> {
+        self.call_if(Plan::Tell, terms, now, |it| it.leases.has_unused())
     }
 
     /// Borrows ahead for a limit whose requests do not wait for leases.
@@ -225,7 +229,7 @@ impl Slot {
     /// Returns everything that is not spent, and tells what is.
     pub(super) fn return_all(&mut self, terms: &Terms, now: Now) -> Option<Call> {
         self.call_if(Plan::Tell, terms, now, |it| {
-            it.leases.return_all(now.monotonic);
+            it.leases.retire(now.monotonic);
             it.leases.news() > 0 || it.leases.has_unused()
         })
     }

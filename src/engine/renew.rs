@@ -37,7 +37,7 @@ impl Engine {
                 Err(error) => slot.miss(&call, error, &self.terms, now, &mut decided),
             }
             calls.extend(slot.serve(&self.terms, now));
-            calls.extend(slot.maintain(&self.terms, now));
+            calls.extend(slot.tell_unused(&self.terms, now));
             self.put_on_agenda(slot, now);
         } else if let Ok(reply) = answer {
             calls.extend(give_everything_back(&call, reply, now));
@@ -80,11 +80,15 @@ impl Engine {
         calls
     }
 
-    /// Returns everything that is borrowed, because the process is about to end.
-    pub fn return_leases(&self, now: Now) -> Vec<Call> {
-        let mut calls = Vec::new();
-        self.table.for_each(|slot| calls.extend(slot.return_all(&self.terms, now)));
-        calls
+    /// Returns everything that is borrowed, because the process is about to end. Buckets with a call under way are
+    /// passed over, and counted: they have to be returned when that has ended.
+    pub fn return_leases(&self, now: Now) -> (Vec<Call>, usize) {
+        let (mut calls, mut passed_over) = (Vec::new(), 0);
+        self.table.for_each(|slot| {
+            passed_over += usize::from(slot.is_busy());
+            calls.extend(slot.return_all(&self.terms, now));
+        });
+        (calls, passed_over)
     }
 
     /// Tells how many replicas share the store, at least 1.
@@ -185,7 +189,10 @@ impl Engine {
         for trial in trials.iter().filter(|trial| trial.wants_upkeep) {
             if let Some(slot) = buckets.get(trial.check.key) {
                 calls.extend(slot.serve(&self.terms, now));
-                calls.extend(slot.maintain(&self.terms, now));
+                if trial.verdict == Verdict::Passes {
+                    calls.extend(slot.renew(&self.terms, now));
+                }
+                calls.extend(slot.tell_unused(&self.terms, now));
             }
         }
         for mut evicted in std::mem::take(&mut buckets.evicted) {

@@ -102,7 +102,8 @@ impl Slot {
         }
     }
 
-    fn is_busy(&self) -> bool {
+    /// Whether somebody waits for the store.
+    pub(super) fn is_busy(&self) -> bool {
         self.borrower.as_ref().is_some_and(|borrower| borrower.is_busy())
     }
 }

@@ -1,4 +1,5 @@
 mod explain;
+mod lease;
 mod table;
 
 use bytes::Bytes;

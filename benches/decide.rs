@@ -24,7 +24,7 @@ const KEYS: usize = 1_000_000;
 fn engine() -> Engine {
     let text = "domain: bench\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 4000000000, unit: minute}}]";
     let policy = load_texts(&[("bench.yaml", text)], &Defaults::default()).expect("the policy is good").policy;
-    let settings = EngineSettings { max_buckets: 2 * KEYS, shadow_mode: false, defaults: Defaults::default() };
+    let settings = EngineSettings { max_buckets: 2 * KEYS, ..EngineSettings::default() };
     Engine::new(policy, settings, Clock::start().now())
 }
 

@@ -21,6 +21,7 @@ pub mod limit;
 mod percent;
 pub mod policy;
 mod random;
+pub mod replica;
 pub mod request;
 pub mod server;
 pub mod settings;

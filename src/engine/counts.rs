@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::store::{Operation, Reply, StoreError};
+
 /// A number that only goes up.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
@@ -24,4 +26,23 @@ pub struct Counts {
     pub over_limit: Count,
     /// Requests for a domain that no policy file names; they pass.
     pub unknown_domain: Count,
+    /// Calls that the store has answered.
+    pub store_calls: Count,
+    /// Calls that have failed.
+    pub store_errors: Count,
+    /// Calls that have failed and should have given hits back: these stay spent.
+    pub lost_refunds: Count,
+}
+
+impl Counts {
+    pub(super) fn count_call(&self, operation: &Operation, answer: &Result<Reply, StoreError>) {
+        match (answer, operation) {
+            (Ok(_), _) => self.store_calls.increment(),
+            (Err(_), Operation::Refund { .. }) => {
+                self.store_errors.increment();
+                self.lost_refunds.increment();
+            }
+            (Err(_), _) => self.store_errors.increment(),
+        }
+    }
 }

@@ -20,13 +20,19 @@ pub enum Code {
     OverLimit,
 }
 
-/// Where a decision comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a decision comes from. One of several limits has the last of their sources in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// From buckets in memory.
-    Local,
     /// No limit had a say.
     Unlimited,
+    /// From buckets in memory, or hits that had been borrowed.
+    Local,
+    /// From a refusal of the store that is remembered.
+    DeniedCache,
+    /// The store was asked.
+    Store,
+    /// The store could not be asked: the limit's failure mode.
+    Fallback,
 }
 
 impl Code {
@@ -43,14 +49,17 @@ impl Code {
 }
 
 impl Source {
-    pub const ALL: [Self; 2] = [Self::Local, Self::Unlimited];
+    pub const ALL: [Self; 5] = [Self::Unlimited, Self::Local, Self::DeniedCache, Self::Store, Self::Fallback];
 
     /// The name of the source in metrics and metadata.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Local => "local",
             Self::Unlimited => "unlimited",
+            Self::Local => "local",
+            Self::DeniedCache => "denied_cache",
+            Self::Store => "store",
+            Self::Fallback => "fallback",
         }
     }
 }
@@ -95,6 +104,7 @@ impl Prevention {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: Code,
+    pub source: Source,
     /// The hits do not fit, whether or not that refuses the request.
     pub is_over: bool,
     /// Why it does not refuse the request although it is over.
@@ -122,6 +132,7 @@ impl Status {
     /// No limit was found for the descriptor.
     pub(super) const NO_LIMIT: Self = Self {
         code: Code::Ok,
+        source: Source::Unlimited,
         is_over: false,
         prevented_by: None,
         enforcement: Enforcement::Enforced,
@@ -139,6 +150,11 @@ impl Status {
         self.is_over && self.prevented_by.is_none()
     }
 }
+
+/// The store cannot be asked, and a limit of the request leaves the decision to Envoy then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store is unavailable, and a limit has failure_mode: unavailable")]
+pub struct Unavailable;
 
 /// Why a request cannot be answered: it is none that Envoy sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

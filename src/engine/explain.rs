@@ -6,7 +6,9 @@ use super::Engine;
 use super::name::BucketName;
 use super::state::BucketState;
 use crate::limit::{Limit, Now};
-use crate::policy::{Candidates, Level, LimitDescription, Policy, QuotaDescription, TenantsTried, Visible, readable};
+use crate::policy::{
+    Candidates, Level, LimitDescription, Policy, QuotaDescription, Scope, TenantsTried, Visible, readable,
+};
 
 /// Why a descriptor is limited as it is, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,14 +64,14 @@ impl Explanation {
     /// Explains a descriptor's entries, (key, value) each, by the policy alone.
     #[must_use]
     pub fn of(policy: &Policy, domain: &[u8], entries: &[(&[u8], &[u8])]) -> Self {
-        Self::with_states(policy, domain, entries, |_, _| None)
+        Self::with_states(policy, domain, entries, |_, _, _| None)
     }
 
     fn with_states(
         policy: &Policy,
         domain_name: &[u8],
         entries: &[(&[u8], &[u8])],
-        state: impl Fn(&BucketName, &Limit) -> Option<BucketState>,
+        state: impl Fn(&BucketName, &Limit, Scope) -> Option<BucketState>,
     ) -> Self {
         let mut explanation = Self {
             domain: readable(domain_name),
@@ -99,7 +101,7 @@ impl Explanation {
                 explanation.limits.push(ExplainedLimit {
                     limit: description,
                     bucket: bucket.as_ref().map(|(name, _)| name.to_string()),
-                    state: bucket.and_then(|(name, limit)| state(&name, limit)),
+                    state: bucket.and_then(|(name, limit)| state(&name, limit, rule_limit.scope)),
                 });
             }
             explanation.outcome = match &explanation.limits[..] {
@@ -117,7 +119,7 @@ impl Engine {
     /// the time `now`.
     #[must_use]
     pub fn explain(&self, domain: &[u8], entries: &[(&[u8], &[u8])], now: Now) -> Explanation {
-        let state = |name: &BucketName, limit: &Limit| Some(self.state(name.key(&self.seed), limit, now));
+        let state = |name: &BucketName, limit: &Limit, scope| Some(self.state(name, limit, scope, now));
         let explanation = Explanation::with_states(&self.active.load().policy, domain, entries, state);
         Explanation { service_shadow_mode: self.settings.shadow_mode, ..explanation }
     }

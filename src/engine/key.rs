@@ -2,13 +2,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use super::question::Tier;
 use crate::limit::{Algorithm, Limit, Unit};
 use crate::policy::PathPart;
 
 /// The identity of a bucket in this process: a 128-bit hash of everything that tells it from other buckets.
 ///
 /// That is the domain, the path of keys and values to the rule (the pattern where its values share one bucket), unit and
-/// multiplier and the algorithm. The amount is no part of it, so a limit that is raised keeps what was spent.
+/// multiplier and the algorithm, and the tier in which its hits are counted. The amount is no part of it, so a limit that is raised keeps what was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketKey {
     /// Chooses the shard.
@@ -50,21 +51,25 @@ impl KeyHasher {
     }
 
     /// The bucket of `limit` at the end of the path read so far.
-    pub(super) fn bucket(&self, limit: &Limit) -> BucketKey {
-        self.bucket_of(limit.unit(), limit.multiplier(), limit.algorithm())
+    pub(super) fn bucket(&self, limit: &Limit, tier: Tier) -> BucketKey {
+        self.bucket_of(limit.unit(), limit.multiplier(), limit.algorithm(), tier)
     }
 
     /// The bucket of all limits of this kind at the end of the path read so far.
     #[inline]
-    pub(super) fn bucket_of(&self, unit: Unit, multiplier: u32, algorithm: Algorithm) -> BucketKey {
+    pub(super) fn bucket_of(&self, unit: Unit, multiplier: u32, algorithm: Algorithm, tier: Tier) -> BucketKey {
         let mut hasher = self.0;
         let algorithm = match algorithm {
             Algorithm::TokenBucket => 0,
             Algorithm::FixedWindow => 1,
         };
+        let tier = match tier {
+            Tier::Process => 0,
+            Tier::Store => 1,
+        };
         // Period and unit together stand for unit and multiplier: they also tell 60 seconds from one minute.
         hasher.write_u64(unit.seconds() * u64::from(multiplier));
-        hasher.write_u64(unit.seconds() << 1 | algorithm);
+        hasher.write_u64(unit.seconds() << 2 | tier << 1 | algorithm);
         let hash = hasher.finish128();
         BucketKey { high: hash.h1, low: hash.h2 }
     }
@@ -84,7 +89,7 @@ mod tests {
         for (key, value) in parts {
             hasher.part(PathPart { key: key.as_bytes(), value: value.as_bytes(), is_shared: false });
         }
-        hasher.bucket(&Limit::per(1, Unit::Second, Algorithm::TokenBucket))
+        hasher.bucket(&Limit::per(1, Unit::Second, Algorithm::TokenBucket), Tier::Process)
     }
 
     #[test]
@@ -99,7 +104,7 @@ mod tests {
     fn unit_multiplier_and_algorithm_count_and_the_amount_does_not() {
         let hasher = KeyHasher::new(&KeySeed(1, 2), b"d");
         let key = |amount, unit, multiplier, algorithm| {
-            hasher.bucket(&Limit::new(amount, unit, multiplier, None, algorithm).unwrap())
+            hasher.bucket(&Limit::new(amount, unit, multiplier, None, algorithm).unwrap(), Tier::Process)
         };
         let minute = key(1, Unit::Minute, 1, Algorithm::TokenBucket);
         assert_eq!(minute, key(500, Unit::Minute, 1, Algorithm::TokenBucket));
@@ -113,7 +118,7 @@ mod tests {
         let key = |is_shared| {
             let mut hasher = KeyHasher::new(&KeySeed(1, 2), b"d");
             hasher.part(PathPart { key: b"k", value: b"files/*", is_shared });
-            hasher.bucket(&Limit::per(1, Unit::Second, Algorithm::TokenBucket))
+            hasher.bucket(&Limit::per(1, Unit::Second, Algorithm::TokenBucket), Tier::Process)
         };
         assert_ne!(key(true), key(false));
     }

@@ -1,37 +1,57 @@
 //! The engine decides: it finds a request's limits in the policy, and takes from their buckets all or nothing.
 
+mod agenda;
+mod borrower;
 mod counts;
 mod decision;
 mod explain;
 mod key;
+mod lease;
 mod name;
 mod question;
+mod refusal;
+mod renew;
 mod state;
 mod table;
 mod tally;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod waiting;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
+use tokio::sync::oneshot;
 
+pub use borrower::Call;
 pub use counts::{Count, Counts};
-pub use decision::{Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Prevention, Source, Status};
+pub use decision::{
+    Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Prevention, Source, Status, Unavailable,
+};
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
+pub use lease::LeaseSettings;
 pub use name::{BucketName, NameError};
 pub use state::{BucketReport, BucketState, Presence};
 pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
 
-use crate::limit::{Micros, Now};
-use crate::policy::{Defaults, Policy};
+use crate::limit::{Bucket, Hits, Micros, Now};
+use crate::policy::{Defaults, Domain, FailureMode, Policy};
 use crate::request::RateLimitRequest;
+use agenda::Agenda;
+use borrower::{Borrower, Waiter};
 use key::{KeyHasher, KeySeed};
-use question::{Question, validate};
-use trial::{Refusal, Trial, by_descriptor, strictest_status};
+use lease::Portions;
+use question::{Check, Question, Silence, Tier, validate};
+use refusal::{Refusal, by_descriptor, strictest_status};
+use renew::Ending;
+use table::{Locked, Record, Slot};
+use terms::Terms;
+use trial::{Effect, Trial, Verdict};
+use waiting::{Seat, WaitingRequest};
 
 /// How an [`Engine`] decides, whatever the policy is.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +62,61 @@ pub struct EngineSettings {
     pub shadow_mode: bool,
     /// What a request's own limit is, besides its amount and unit.
     pub defaults: Defaults,
+    /// What limits do that do not say what they do without the store.
+    pub failure_mode: FailureMode,
+    /// The longest that a request waits for the store. `None` if there is none: all buckets are this process's own.
+    pub store_timeout: Option<Micros>,
+    pub lease: LeaseSettings,
+    /// Where the random numbers begin that keep replicas from moving together.
+    pub random_seed: u64,
 }
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            max_buckets: 1_000_000,
+            shadow_mode: false,
+            defaults: Defaults::default(),
+            failure_mode: FailureMode::default(),
+            store_timeout: None,
+            lease: LeaseSettings::default(),
+            random_seed: 0,
+        }
+    }
+}
+
+/// What came of a request, and which calls to make to the store. Whoever makes them brings the answers to
+/// [`Engine::take_answer`].
+#[derive(Debug)]
+pub struct Ruling {
+    pub answer: Answer,
+    pub calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+pub enum Answer {
+    Decided(Decision),
+    Waiting(Waiting),
+}
+
+/// A request that waits for the store.
+#[derive(Debug)]
+pub struct Waiting {
+    request: Arc<WaitingRequest>,
+    /// Resolves when the request is decided.
+    pub decision: oneshot::Receiver<Result<Decision, Unavailable>>,
+}
+
+impl Waiting {
+    /// By when it must be decided.
+    #[must_use]
+    pub fn deadline(&self) -> Micros {
+        self.request.deadline
+    }
+}
+
+/// The checks of one request, made.
+type Trials<'p> = SmallVec<[Trial<'p>; 2]>;
 
 /// Decides requests from the policy and the buckets in memory.
 #[derive(Debug)]
@@ -50,6 +124,9 @@ pub struct Engine {
     active: ArcSwap<ActivePolicy>,
     table: Table,
     seed: KeySeed,
+    silence: Silence,
+    terms: Terms,
+    agenda: Agenda,
     settings: EngineSettings,
     counts: Counts,
 }
@@ -77,58 +154,156 @@ impl Engine {
             active: ArcSwap::from_pointee(ActivePolicy::new(policy, now)),
             table: Table::new(settings.max_buckets),
             seed: KeySeed::random(),
+            silence: Silence {
+                defaults: settings.defaults,
+                failure_mode: settings.failure_mode,
+                has_store: settings.store_timeout.is_some(),
+            },
+            terms: Terms::new(settings.lease, settings.store_timeout.unwrap_or_default(), settings.random_seed),
+            agenda: Agenda::new(now.monotonic),
             settings,
             counts: Counts::default(),
         }
     }
 
-    /// Decides a request at the time `now`. It neither waits nor reads a clock.
+    /// Decides a request at the time `now`, or says that it has to wait for the store. It neither waits itself nor reads
+    /// a clock. `deadline` is by when a request that waits is decided, the store's timeout at the latest.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`] where the message is none that Envoy sends. Nothing is taken then.
-    pub fn decide(&self, request: &RateLimitRequest, now: Now) -> Result<Decision, InvalidRequest> {
+    pub fn decide(&self, request: &RateLimitRequest, now: Now) -> Result<Ruling, InvalidRequest> {
         validate(request)?;
         let active = self.active.load();
-        let decision = if let Some(domain) = active.policy.domain(&request.domain) {
-            let path_to_domain = KeyHasher::new(&self.seed, &request.domain);
-            let question = Question::new(request, &active.tallies, domain, &path_to_domain, self.settings.defaults);
-            self.answer(question, now)
+        let mut calls = Vec::new();
+        let answer = if let Some(domain) = active.policy.domain(&request.domain) {
+            self.answer(self.question(request, &active, domain), &active, now, &mut calls)
         } else {
             self.counts.unknown_domain.increment();
             let statuses: SmallVec<[Status; 4]> = SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len());
             statuses.iter().for_each(|status| active.tallies.unknown_domain.count(status));
-            Decision { code: Code::Ok, source: Source::Unlimited, statuses }
+            self.counts.ok.increment();
+            Answer::Decided(Decision { code: Code::Ok, source: Source::Unlimited, statuses })
         };
-        match decision.code {
-            Code::Ok => self.counts.ok.increment(),
-            Code::OverLimit => self.counts.over_limit.increment(),
-        }
-        Ok(decision)
+        Ok(Ruling { answer, calls })
+    }
+
+    fn question<'p>(
+        &self,
+        request: &'p RateLimitRequest,
+        active: &'p ActivePolicy,
+        domain: &'p Domain,
+    ) -> Question<'p> {
+        let path_to_domain = KeyHasher::new(&self.seed, &request.domain);
+        Question::new(request, &active.tallies, domain, &path_to_domain, self.silence)
     }
 
     /// Takes from the buckets, all or nothing, and says what each descriptor met.
-    fn answer(&self, question: Question<'_>, now: Now) -> Decision {
-        let Question { checks, mut statuses, tallies, has_unlimited_quota } = question;
+    fn answer(
+        &self,
+        mut question: Question<'_>,
+        active: &Arc<ActivePolicy>,
+        now: Now,
+        calls: &mut Vec<Call>,
+    ) -> Answer {
+        let checks = std::mem::take(&mut question.checks);
         let mut buckets = self.table.lock(checks.iter().map(|check| check.key));
-        let mut trials: SmallVec<[Trial<'_>; 2]> =
-            checks.into_iter().map(|check| Trial::begin(check, &mut buckets, now)).collect();
-        let refusal = Refusal::of(&trials, has_unlimited_quota);
+        let trials: Trials<'_> = checks.into_iter().map(|check| Trial::begin(check, &mut buckets, now)).collect();
+        let refusal = Refusal::of(&trials, question.has_unlimited_quota);
+        let is_refused = refusal.is_refused() && !self.settings.shadow_mode;
+        if !is_refused && trials.iter().any(|trial| trial.verdict == Verdict::Unknown) {
+            return Answer::Waiting(self.wait(&question, trials, active, buckets, now, calls));
+        }
+        Answer::Decided(self.conclude(question, trials, refusal, buckets, now, calls))
+    }
+
+    /// Asks the store for what cannot be decided without it.
+    fn wait(
+        &self,
+        question: &Question<'_>,
+        mut trials: Trials<'_>,
+        active: &Arc<ActivePolicy>,
+        mut buckets: Locked<'_>,
+        now: Now,
+        calls: &mut Vec<Call>,
+    ) -> Waiting {
+        for trial in trials.iter_mut().rev().filter(|trial| matches!(trial.effect, Effect::Stored { .. })) {
+            trial.undo(&mut buckets, now);
+        }
+        let outcomes = trials.iter_mut().map(|trial| trial.so_far(&mut buckets)).collect();
+        let deadline = now.monotonic + self.terms.timeout;
+        let (request, decision) = WaitingRequest::new(question.request(), active, deadline, outcomes);
+        for (index, trial) in trials.iter().enumerate().filter(|(_, trial)| trial.verdict == Verdict::Unknown) {
+            let check = &trial.check;
+            let seat = Seat { request: Arc::clone(&request), check: index };
+            let Some(slot) = borrowing_slot(question, check, &mut buckets, now) else { continue };
+            let Some(borrower) = &mut slot.borrower else { continue };
+            if let Hits::Take(hits) = check.hits {
+                borrower.leases.consume(hits);
+            }
+            if let (true, Hits::Take(hits)) = (check.overdraft, check.hits) {
+                calls.extend(slot.debit(&check.limit, hits, Some(seat), now));
+                calls.extend(slot.borrow_ahead(&self.terms, now));
+            } else {
+                let is_enforced = check.enforcement == Enforcement::Enforced && !self.settings.shadow_mode;
+                let (limit, hits) = (check.limit, check.hits);
+                borrower.queue.push_back(Waiter { seat, limit, hits, is_enforced, aside: Portions::new() });
+            }
+        }
+        for trial in trials.iter().filter(|trial| trial.check.tier == Tier::Store) {
+            if let Some(slot) = buckets.get(trial.check.key) {
+                calls.extend(slot.serve(&self.terms, now));
+            }
+        }
+        for mut evicted in std::mem::take(&mut buckets.evicted) {
+            calls.extend(evicted.return_all(&self.terms, now));
+        }
+        Waiting { request, decision }
+    }
+
+    /// Decides a request whose trials have been made.
+    fn conclude(
+        &self,
+        question: Question<'_>,
+        mut trials: Trials<'_>,
+        refusal: Refusal,
+        mut buckets: Locked<'_>,
+        now: Now,
+        calls: &mut Vec<Call>,
+    ) -> Decision {
         let is_enforced = refusal.is_refused() && !self.settings.shadow_mode;
         if is_enforced {
-            for trial in trials.iter().rev() {
+            for trial in trials.iter_mut().rev() {
                 trial.undo(&mut buckets, now);
             }
             // An overdraft is charged whatever the others say.
             for trial in trials.iter().filter(|trial| trial.is_overdraft()) {
-                trial.redo(&mut buckets, now);
+                match (trial.check.tier, trial.verdict, trial.check.hits) {
+                    (Tier::Process, ..) => trial.redo(&mut buckets, now),
+                    (Tier::Store, Verdict::Unknown, Hits::Take(hits)) => {
+                        let slot = borrowing_slot(&question, &trial.check, &mut buckets, now);
+                        calls.extend(slot.and_then(|slot| slot.debit(&trial.check.limit, hits, None, now)));
+                    }
+                    (Tier::Store, ..) => {}
+                }
             }
             for trial in &mut trials {
                 trial.look_again(&mut buckets, now);
             }
+        } else {
+            for trial in &mut trials {
+                trial.settle(&mut buckets);
+                if let (Tier::Store, Hits::GiveBack(hits)) = (trial.check.tier, trial.check.hits) {
+                    let slot = borrowing_slot(&question, &trial.check, &mut buckets, now);
+                    calls.extend(slot.and_then(|slot| slot.refund(&trial.check.limit, hits, now)));
+                    trial.look_again(&mut buckets, now);
+                }
+            }
         }
-        drop(buckets);
+        self.keep_up(&trials, buckets, now, calls);
 
+        let Question { mut statuses, tallies, .. } = question;
+        let mut source = Source::Unlimited;
         for descriptor in by_descriptor(&trials) {
             let check = &descriptor[0].check;
             if let Some(mut status) = strictest_status(descriptor, now) {
@@ -136,17 +311,34 @@ impl Engine {
                     let in_shadow = || (!is_enforced).then_some(Prevention::ServiceShadowMode);
                     status.prevented_by = refusal.prevention(check.enforcement).or_else(in_shadow);
                 }
+                source = source.max(status.source);
                 statuses[check.descriptor] = status;
             }
         }
         for (tally, status) in tallies.iter().zip(&statuses) {
             tally.count(status);
         }
-        Decision {
-            code: if is_enforced { Code::OverLimit } else { Code::Ok },
-            source: if trials.is_empty() { Source::Unlimited } else { Source::Local },
-            statuses,
+        let code = if is_enforced { Code::OverLimit } else { Code::Ok };
+        match code {
+            Code::Ok => self.counts.ok.increment(),
+            Code::OverLimit => self.counts.over_limit.increment(),
         }
+        Decision { code, source, statuses }
+    }
+
+    /// Decides a request that waits by the failure modes of its limits, because it has waited as long as it may. `None`
+    /// if it has been decided in this very moment: the decision is on its way.
+    pub fn give_up(&self, waiting: &Waiting, now: Now) -> (Option<Result<Decision, Unavailable>>, Vec<Call>) {
+        let mut calls = Vec::new();
+        let decision = self.finish(&waiting.request, Ending::OutOfTime, now, &mut calls);
+        (decision, calls)
+    }
+
+    /// Nobody waits for a request any more. What was set aside for it goes back.
+    pub fn abandon(&self, waiting: &Waiting, now: Now) -> Vec<Call> {
+        let mut calls = Vec::new();
+        self.finish(&waiting.request, Ending::Abandoned, now, &mut calls);
+        calls
     }
 
     /// Removes idle buckets from one of `parts` parts of the table.
@@ -174,4 +366,20 @@ impl Engine {
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
+}
+
+/// The place of a bucket whose hits are borrowed; made if there is none.
+fn borrowing_slot<'b>(
+    question: &Question<'_>,
+    check: &Check<'_>,
+    buckets: &'b mut Locked<'_>,
+    now: Now,
+) -> Option<&'b mut Slot> {
+    if buckets.get(check.key).is_none() {
+        let name = question.bucket_name(check).to_string().into();
+        let borrower = Box::new(Borrower::new(name, check.limit));
+        let record = Record::new(&check.limit, Bucket::unused(&check.limit, now), now);
+        buckets.insert(Slot::new(check.key, record, Some(borrower)));
+    }
+    buckets.get(check.key)
 }

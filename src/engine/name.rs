@@ -2,6 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::key::{BucketKey, KeyHasher, KeySeed};
+use super::question::Tier;
 use crate::limit::{Algorithm, Limit, Unit};
 use crate::percent::{self, in_name};
 use crate::policy::PathPart;
@@ -82,11 +83,11 @@ impl BucketName {
         (self.unit, self.multiplier, self.algorithm) == (limit.unit(), limit.multiplier(), limit.algorithm())
     }
 
-    /// The same identity as this process knows it.
-    pub(super) fn key(&self, seed: &KeySeed) -> BucketKey {
+    /// The same identity as this process knows it, in one of its tiers.
+    pub(super) fn key(&self, seed: &KeySeed, tier: Tier) -> BucketKey {
         let mut hasher = KeyHasher::new(seed, &self.domain);
         self.path().for_each(|part| hasher.part(part));
-        hasher.bucket_of(self.unit, self.multiplier, self.algorithm)
+        hasher.bucket_of(self.unit, self.multiplier, self.algorithm, tier)
     }
 }
 

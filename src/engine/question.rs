@@ -5,14 +5,17 @@ use smallvec::SmallVec;
 
 use super::decision::{Enforcement, InvalidRequest, Status};
 use super::key::{BucketKey, KeyHasher};
+use super::name::BucketName;
 use super::tally::{Tallies, Tally};
 use crate::limit::{Hits, Limit};
-use crate::policy::{Defaults, Domain, Metadata, PathPart, Quota, Rule};
+use crate::policy::{Defaults, Domain, FailureMode, Metadata, PathPart, Quota, Rule, Scope};
 use crate::request::{Descriptor, RateLimitRequest};
 
 /// A request next to the policy: what has to be checked, and what is known already.
 #[derive(Debug)]
 pub(super) struct Question<'p> {
+    request: &'p RateLimitRequest,
+    domain: &'p Domain,
     /// In the order of the descriptors.
     pub(super) checks: SmallVec<[Check<'p>; 2]>,
     /// One for each descriptor, as if it had no check.
@@ -28,6 +31,8 @@ pub(super) struct Question<'p> {
 pub(super) struct Check<'p> {
     /// Index of the descriptor in the request.
     pub(super) descriptor: usize,
+    /// Where its hits are counted.
+    pub(super) tier: Tier,
     pub(super) key: BucketKey,
     pub(super) limit: Limit,
     pub(super) name: Option<&'p Arc<str>>,
@@ -35,6 +40,32 @@ pub(super) struct Check<'p> {
     pub(super) hits: Hits,
     pub(super) overdraft: bool,
     pub(super) enforcement: Enforcement,
+    pub(super) failure_mode: FailureMode,
+}
+
+/// Where the hits of a bucket are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// In this process alone.
+    Process,
+    /// In the store that replicas share.
+    Store,
+}
+
+/// What limits are where request and policy are silent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    pub(super) defaults: Defaults,
+    pub(super) failure_mode: FailureMode,
+    pub(super) has_store: bool,
+}
+
+impl Silence {
+    pub(super) fn tier(&self, limit: &Limit, scope: Scope) -> Tier {
+        // A limit that a request brings may be beyond what the store can count exactly; policies may not.
+        let is_exact = u64::from(limit.amount()) <= limit.most_exact_amount();
+        if self.has_store && scope == Scope::Global && is_exact { Tier::Store } else { Tier::Process }
+    }
 }
 
 /// Makes sure that the message is one that Envoy sends.
@@ -56,14 +87,16 @@ pub(super) fn validate(request: &RateLimitRequest) -> Result<(), InvalidRequest>
 impl<'p> Question<'p> {
     /// Finds the limits of each descriptor. `path_to_domain` has read the domain's name.
     pub(super) fn new(
-        request: &RateLimitRequest,
+        request: &'p RateLimitRequest,
         tallies: &'p Tallies,
         domain: &'p Domain,
         path_to_domain: &KeyHasher,
-        defaults: Defaults,
+        silence: Silence,
     ) -> Self {
         let of_domain = tallies.domain(domain);
         let mut question = Self {
+            request,
+            domain,
             checks: SmallVec::new(),
             statuses: SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len()),
             tallies: SmallVec::from_elem(&of_domain.no_limit, request.descriptors.len()),
@@ -74,18 +107,21 @@ impl<'p> Question<'p> {
             let mut path = path_to_domain.clone();
             let entries = descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value));
             let hits = hits_of(descriptor, request.hits_addend);
-            if let Some(limit) = limit_of(descriptor, defaults) {
+            if let Some(limit) = limit_of(descriptor, silence.defaults) {
                 question.tallies[index] = &of_domain.own_limit;
                 entries.for_each(|(key, value)| path.part(PathPart { key, value, is_shared: false }));
+                let tier = silence.tier(&limit, Scope::Global);
                 question.checks.push(Check {
                     descriptor: index,
-                    key: path.bucket(&limit),
+                    tier,
+                    key: path.bucket(&limit, tier),
                     limit,
                     name: None,
                     metadata: None,
                     hits,
-                    overdraft: defaults.overdraft,
+                    overdraft: silence.defaults.overdraft,
                     enforcement: Enforcement::Enforced,
+                    failure_mode: silence.failure_mode,
                 });
                 continue;
             }
@@ -100,15 +136,18 @@ impl<'p> Question<'p> {
                     question.has_unlimited_quota |= enforcement == Enforcement::Quota;
                     continue;
                 };
+                let tier = silence.tier(&limit, rule_limit.scope);
                 question.checks.push(Check {
                     descriptor: index,
-                    key: path.bucket(&limit),
+                    tier,
+                    key: path.bucket(&limit, tier),
                     limit,
                     name: rule_limit.name.as_ref(),
                     metadata: found.rule.metadata.as_ref(),
                     hits,
                     overdraft: rule_limit.overdraft,
                     enforcement,
+                    failure_mode: rule_limit.failure_mode.unwrap_or(silence.failure_mode),
                 });
             }
         }
@@ -116,6 +155,23 @@ impl<'p> Question<'p> {
             question.checks.retain(|check| !check.name.is_some_and(|name| replaced.contains(&**name)));
         }
         question
+    }
+
+    pub(super) const fn request(&self) -> &'p RateLimitRequest {
+        self.request
+    }
+
+    /// The name of a check's bucket. It is made when the bucket is first borrowed from, and takes longer than to decide.
+    pub(super) fn bucket_name(&self, check: &Check<'_>) -> BucketName {
+        let descriptor = &self.request.descriptors[check.descriptor];
+        let entries = descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value));
+        let mut path = Vec::new();
+        if descriptor.limit.is_some() {
+            path.extend(entries.map(|(key, value)| PathPart { key, value, is_shared: false }));
+        } else {
+            self.domain.find(entries, |part| path.push(part));
+        }
+        BucketName::new(&self.request.domain, &path, &check.limit)
     }
 }
 

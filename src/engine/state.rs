@@ -3,10 +3,11 @@ use std::fmt;
 use serde::Serialize;
 
 use super::Engine;
-use super::key::BucketKey;
 use super::name::BucketName;
+use super::question::Tier;
+use super::table::Slot;
 use crate::limit::{Limit, Micros, Now};
-use crate::policy::{LimitDescription, Visible};
+use crate::policy::{LimitDescription, Scope, Visible};
 
 /// How much of a limit one key has used at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +21,21 @@ pub struct BucketState {
     pub seconds_until_full: u64,
     /// Since somebody last asked for it; `None` if it is absent.
     pub seconds_since_touched: Option<u64>,
+    /// What this replica has borrowed of it; `None` if its hits are counted in this process, or it is absent.
+    pub lease: Option<LeaseState>,
+}
+
+/// What a replica has borrowed of a bucket in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeaseState {
+    /// Hits that can be spent without asking the store.
+    pub held: u64,
+    /// Hits that were spent and of which the store has not been told.
+    pub not_told: u64,
+    /// Requests that wait for the store.
+    pub waiting: usize,
+    /// Until when what the store refused is refused here, in milliseconds.
+    pub denied_for_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,52 +75,70 @@ impl Engine {
             let limits = walk.end.map(|end| end.limits).unwrap_or_default();
             limits.into_iter().find_map(|(limit, description)| {
                 let quota = limit.quota.limit().copied().filter(|quota| name.is_of(quota))?;
-                Some((quota, description))
+                Some((quota, limit.scope, description))
             })
         });
-        let key = name.key(&self.seed);
         let state = match &limit {
-            Some((quota, _)) => self.state(key, quota, now),
-            None => self.state_without_limit(key, now),
+            Some((quota, scope, _)) => self.state(name, quota, *scope, now),
+            None => self.state_without_limit(name, now),
         };
-        BucketReport { bucket: name.to_string(), limit: limit.map(|(_, description)| description), state }
+        BucketReport { bucket: name.to_string(), limit: limit.map(|(.., description)| description), state }
     }
 
     /// The state of the bucket of a limit.
-    pub(super) fn state(&self, key: BucketKey, limit: &Limit, now: Now) -> BucketState {
-        let slot = self.table.lock([key].into_iter()).get(key).copied();
-        let Some(slot) = slot else { return BucketState::absent(Some(limit.capacity().into())) };
-        let mut bucket = slot.bucket();
-        bucket.settle(limit, now);
-        let is_unused = bucket.is_unused();
-        let until_full = if is_unused { Micros(0) } else { bucket.until_full(limit, now) };
-        BucketState {
-            presence: if is_unused { Presence::Idle } else { Presence::InUse },
-            used: bucket.used(),
-            remaining: Some(bucket.free(limit)),
-            seconds_until_full: until_full.seconds_rounded_up(),
-            seconds_since_touched: Some(slot.since_touched(now)),
-        }
+    pub(super) fn state(&self, name: &BucketName, limit: &Limit, scope: Scope, now: Now) -> BucketState {
+        let tier = self.silence.tier(limit, scope);
+        self.with_slot(name, tier, |slot| {
+            let mut bucket = slot.record.bucket;
+            bucket.settle(limit, now);
+            let is_unused = bucket.is_unused();
+            let until_full = if is_unused { Micros(0) } else { bucket.until_full(limit, now) };
+            BucketState {
+                presence: if is_unused { Presence::Idle } else { Presence::InUse },
+                used: bucket.used(),
+                remaining: Some(bucket.free(limit)),
+                seconds_until_full: until_full.seconds_rounded_up(),
+                seconds_since_touched: Some(slot.record.since_touched(now)),
+                lease: slot.borrower.as_mut().map(|borrower| borrower.state(now.monotonic)),
+            }
+        })
+        .unwrap_or_else(|| BucketState::absent(Some(limit.capacity().into())))
     }
 
     /// The state of a bucket of which only is known what its last request left behind.
-    fn state_without_limit(&self, key: BucketKey, now: Now) -> BucketState {
-        let slot = self.table.lock([key].into_iter()).get(key).copied();
-        let Some(slot) = slot else { return BucketState::absent(None) };
-        let until_full = slot.until_full(now);
-        BucketState {
-            presence: if until_full == Micros(0) { Presence::Idle } else { Presence::InUse },
-            used: if until_full == Micros(0) { 0 } else { slot.bucket().used() },
-            remaining: None,
-            seconds_until_full: until_full.seconds_rounded_up(),
-            seconds_since_touched: Some(slot.since_touched(now)),
-        }
+    fn state_without_limit(&self, name: &BucketName, now: Now) -> BucketState {
+        let of_slot = |slot: &mut Slot| {
+            let until_full = slot.record.until_full(now);
+            BucketState {
+                presence: if until_full == Micros(0) { Presence::Idle } else { Presence::InUse },
+                used: if until_full == Micros(0) { 0 } else { slot.record.bucket.used() },
+                remaining: None,
+                seconds_until_full: until_full.seconds_rounded_up(),
+                seconds_since_touched: Some(slot.record.since_touched(now)),
+                lease: slot.borrower.as_mut().map(|borrower| borrower.state(now.monotonic)),
+            }
+        };
+        self.with_slot(name, Tier::Store, of_slot)
+            .or_else(|| self.with_slot(name, Tier::Process, of_slot))
+            .unwrap_or_else(|| BucketState::absent(None))
+    }
+
+    fn with_slot<T>(&self, name: &BucketName, tier: Tier, look: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        let key = name.key(&self.seed, tier);
+        self.table.lock([key].into_iter()).get(key).map(look)
     }
 }
 
 impl BucketState {
     const fn absent(remaining: Option<u64>) -> Self {
-        Self { presence: Presence::Absent, used: 0, remaining, seconds_until_full: 0, seconds_since_touched: None }
+        Self {
+            presence: Presence::Absent,
+            used: 0,
+            remaining,
+            seconds_until_full: 0,
+            seconds_since_touched: None,
+            lease: None,
+        }
     }
 }
 

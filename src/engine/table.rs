@@ -4,6 +4,7 @@ use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
+use super::borrower::Borrower;
 use super::key::BucketKey;
 use crate::limit::{Bucket, Limit, Micros, Now};
 
@@ -30,23 +31,27 @@ pub struct Table {
 #[repr(align(64))]
 struct Shard(Mutex<HashTable<Slot>>);
 
-/// A bucket and when it was used.
-#[derive(Clone, Copy, Debug)]
+/// A bucket in its place.
+#[derive(Debug)]
 pub(super) struct Slot {
     key: BucketKey,
-    bucket: Bucket,
+    pub(super) record: Record,
+    /// Who borrows for it from the store, if it is there that the hits are counted.
+    pub(super) borrower: Option<Box<Borrower>>,
+}
+
+/// What is used of a bucket, and when it was asked for. Of a bucket in the store it is what can be known of it here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) bucket: Bucket,
     touched: Micros,
     /// When it can be forgotten, by the clock that the bucket goes by.
     full_at: Micros,
 }
 
-impl Slot {
-    pub(super) fn new(key: BucketKey, limit: &Limit, bucket: Bucket, now: Now) -> Self {
-        Self { key, bucket, touched: now.monotonic, full_at: bucket.full_at(limit) }
-    }
-
-    pub(super) const fn bucket(&self) -> Bucket {
-        self.bucket
+impl Record {
+    pub(super) fn new(limit: &Limit, bucket: Bucket, now: Now) -> Self {
+        Self { bucket, touched: now.monotonic, full_at: bucket.full_at(limit) }
     }
 
     /// How long until nothing is used any more.
@@ -60,23 +65,45 @@ impl Slot {
         Self { touched: self.touched.max(time), ..self }
     }
 
+    pub(super) const fn touched(&self) -> Micros {
+        self.touched
+    }
+
     /// Whole seconds since somebody last asked for it.
     pub(super) fn since_touched(&self, now: Now) -> u64 {
         (now.monotonic - self.touched).0 / 1_000_000
     }
 
-    /// The same, in the place of an earlier slot of the bucket. It is kept as long as that one would have been: limits of
-    /// different amounts may share a bucket, and for the slower one it is not full when it is for the faster.
+    /// The same, in the place of an earlier record of the bucket. It is kept as long as that one would have been: limits
+    /// of different amounts may share a bucket, and for the slower one it is not full when it is for the faster.
     pub(super) fn after(self, before: Self) -> Self {
         Self { touched: self.touched.max(before.touched), full_at: self.full_at.max(before.full_at), ..self }
+    }
+}
+
+impl Slot {
+    pub(super) const fn new(key: BucketKey, record: Record, borrower: Option<Box<Borrower>>) -> Self {
+        Self { key, record, borrower }
+    }
+
+    pub(super) const fn key(&self) -> BucketKey {
+        self.key
     }
 
     const fn hash(&self) -> u64 {
         self.key.low
     }
 
-    fn is_idle(&self, now: Now) -> bool {
-        self.until_full(now) == Micros(0)
+    /// Whether it is the same as none.
+    fn is_idle(&mut self, now: Now) -> bool {
+        match &mut self.borrower {
+            None => self.record.until_full(now) == Micros(0),
+            Some(borrower) => borrower.is_idle(self.record.touched, now.monotonic),
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.borrower.as_ref().is_some_and(|borrower| borrower.is_busy())
     }
 }
 
@@ -114,7 +141,7 @@ impl Table {
             indices.dedup();
         }
         let shards = indices.into_iter().map(|index| (index, self.shards[index].0.lock())).collect();
-        Locked { table: self, shards }
+        Locked { table: self, shards, evicted: Vec::new() }
     }
 
     /// Removes idle buckets from a part of the table: at least one shard, and all in `parts` calls.
@@ -133,6 +160,13 @@ impl Table {
         }
     }
 
+    /// Visits every bucket, one shard after the other.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(&mut Slot)) {
+        for shard in &self.shards {
+            shard.0.lock().iter_mut().for_each(&mut visit);
+        }
+    }
+
     fn shard_of(&self, key: BucketKey) -> usize {
         // The upper half of hash · shards is evenly spread below `shards`, without a division (Lemire, "Fast random
         // integer generation in an interval", 2019).
@@ -148,6 +182,8 @@ pub(super) struct Locked<'t> {
     table: &'t Table,
     /// By index, ascending.
     shards: SmallVec<[(usize, MutexGuard<'t, HashTable<Slot>>); 4]>,
+    /// Buckets that had to go and had borrowed something.
+    pub(super) evicted: Vec<Slot>,
 }
 
 impl Locked<'_> {
@@ -156,12 +192,18 @@ impl Locked<'_> {
     }
 
     /// Puts in a bucket that was not there.
-    pub(super) fn insert(&mut self, new: Slot) {
+    pub(super) fn insert(&mut self, new: Slot) -> Option<&mut Slot> {
         let table = self.table;
-        let Some(slots) = self.shard(new.key) else { return };
+        let position = self.position(new.key)?;
+        let slots = &mut *self.shards[position].1;
         table.len.fetch_add(1, Ordering::Relaxed);
-        while table.len() > table.capacity && evict_idlest(table, slots) {}
-        slots.insert_unique(new.hash(), new, Slot::hash);
+        while table.len() > table.capacity {
+            let Some(evicted) = evict_idlest(table, slots) else { break };
+            if evicted.borrower.is_some() {
+                self.evicted.push(evicted);
+            }
+        }
+        Some(slots.insert_unique(new.hash(), new, Slot::hash).into_mut())
     }
 
     pub(super) fn remove(&mut self, key: BucketKey) {
@@ -175,6 +217,11 @@ impl Locked<'_> {
 
     /// The shard of a key that was named when the shards were locked.
     fn shard(&mut self, key: BucketKey) -> Option<&mut HashTable<Slot>> {
+        let position = self.position(key)?;
+        Some(&mut *self.shards[position].1)
+    }
+
+    fn position(&self, key: BucketKey) -> Option<usize> {
         let position = match &self.shards[..] {
             [_] => Some(0),
             shards => {
@@ -183,17 +230,16 @@ impl Locked<'_> {
             }
         };
         debug_assert!(position.is_some(), "the shard of this bucket is not locked");
-        self.shards.get_mut(position?).map(|(_, slots)| &mut **slots)
+        position
     }
 }
 
-/// Whether there was one to evict. (If not, the next bucket that comes to a shard with others makes room for two.)
-fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>) -> bool {
-    let Some(idlest) = slots.iter().min_by_key(|slot| slot.touched).map(|slot| slot.key) else { return false };
-    if let Ok(entry) = slots.find_entry(idlest.low, |slot| slot.key == idlest) {
-        entry.remove();
-        table.len.fetch_sub(1, Ordering::Relaxed);
-        table.evicted.fetch_add(1, Ordering::Relaxed);
-    }
-    true
+/// The one that had to go, if there was one. (If not, the next bucket that comes to a shard with others makes room for
+/// two.) One that waits for the store stays.
+fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>) -> Option<Slot> {
+    let idlest = slots.iter().filter(|slot| !slot.is_busy()).min_by_key(|slot| slot.record.touched)?.key;
+    let (evicted, _) = slots.find_entry(idlest.low, |slot| slot.key == idlest).ok()?.remove();
+    table.len.fetch_sub(1, Ordering::Relaxed);
+    table.evicted.fetch_add(1, Ordering::Relaxed);
+    Some(evicted)
 }

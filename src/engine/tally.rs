@@ -55,8 +55,7 @@ impl Tallies {
 
 impl Tally {
     pub(super) fn count(&self, status: &Status) {
-        let source = if status.current_limit.is_some() { Source::Local } else { Source::Unlimited };
-        self.decisions[source as usize][status.code as usize].increment();
+        self.decisions[status.source as usize][status.code as usize].increment();
         if let Some(prevention) = status.prevented_by {
             self.prevented[prevention as usize].increment();
         }

@@ -11,7 +11,7 @@ use crate::request::{Descriptor, Entry, LimitOverride};
 const START: Now = Now { monotonic: Micros(1_000_000), utc: Micros(1_700_000_000_000_000) };
 
 fn settings() -> EngineSettings {
-    EngineSettings { max_buckets: 100_000, shadow_mode: false, defaults: Defaults::default() }
+    EngineSettings { max_buckets: 100_000, ..EngineSettings::default() }
 }
 
 fn policy(text: &str) -> Policy {
@@ -44,8 +44,18 @@ fn giving_back(entries: &str, hits: u64) -> Descriptor {
 }
 
 impl Engine {
+    /// Decides a request that need not wait.
+    fn decide_now(&self, request: &RateLimitRequest, now: Now) -> Result<Decision, InvalidRequest> {
+        let Ruling { answer, calls } = self.decide(request, now)?;
+        assert!(calls.is_empty(), "without a store there is nobody to call");
+        match answer {
+            Answer::Decided(decision) => Ok(decision),
+            Answer::Waiting(_) => panic!("without a store there is nothing to wait for"),
+        }
+    }
+
     fn ask(&self, descriptors: &[Descriptor]) -> Decision {
-        self.decide(&request(descriptors), START).unwrap()
+        self.decide_now(&request(descriptors), START).unwrap()
     }
 
     fn passes(&self, descriptors: &[Descriptor]) -> bool {
@@ -218,10 +228,10 @@ fn what_is_no_request_takes_nothing() {
     let engine = engine(WIDE_AND_NARROW);
     let limit = Some(LimitOverride { requests_per_unit: 1, unit: 8 });
     let unknown_unit = request(&[descriptor("wide=a"), Descriptor { limit, ..descriptor("k=v") }]);
-    assert_eq!(engine.decide(&unknown_unit, START), Err(InvalidRequest::UnknownUnit { descriptor: 1, unit: 8 }));
-    assert_eq!(engine.decide(&request(&[]), START), Err(InvalidRequest::NoDescriptors));
+    assert_eq!(engine.decide_now(&unknown_unit, START), Err(InvalidRequest::UnknownUnit { descriptor: 1, unit: 8 }));
+    assert_eq!(engine.decide_now(&request(&[]), START), Err(InvalidRequest::NoDescriptors));
     let nowhere = RateLimitRequest { domain: "".into(), ..request(&[descriptor("wide=a")]) };
-    assert_eq!(engine.decide(&nowhere, START), Err(InvalidRequest::NoDomain));
+    assert_eq!(engine.decide_now(&nowhere, START), Err(InvalidRequest::NoDomain));
     assert_eq!(engine.table().len(), 0);
 }
 
@@ -235,11 +245,11 @@ fn a_lower_limit_of_a_request_does_not_hold_back_what_flows_to_the_rules_bucket(
     };
     assert!(engine.passes(&[costing("k=a", 1000)]));
     for millis in (0..6_000).step_by(8) {
-        engine.decide(&request(&[own_limit(0, 0)]), at(millis)).unwrap();
-        let refused = engine.decide(&request(&[own_limit(1, 1)]), at(millis)).unwrap();
+        engine.decide_now(&request(&[own_limit(0, 0)]), at(millis)).unwrap();
+        let refused = engine.decide_now(&request(&[own_limit(1, 1)]), at(millis)).unwrap();
         assert_eq!(refused.code, Code::OverLimit);
     }
-    let status = engine.decide(&request(&[costing("k=a", 0)]), at(6_000)).unwrap().statuses[0].clone();
+    let status = engine.decide_now(&request(&[costing("k=a", 0)]), at(6_000)).unwrap().statuses[0].clone();
     assert_eq!(status.remaining, 100);
 }
 
@@ -252,7 +262,7 @@ fn a_larger_limit_of_a_request_does_not_make_the_rules_bucket_forgotten() {
     assert!(engine.passes(&[larger]));
     let later = Now { monotonic: START.monotonic + Micros::from_seconds(3_600), ..START };
     engine.sweep(later, 1);
-    let peek = engine.decide(&request(&[costing("k=a", 0)]), later).unwrap();
+    let peek = engine.decide_now(&request(&[costing("k=a", 0)]), later).unwrap();
     assert_eq!(peek.code, Code::OverLimit);
 }
 
@@ -278,7 +288,7 @@ descriptors:
     for _ in 0..3 {
         engine.ask(&[descriptor("a=1"), descriptor("a=1 b=xy"), descriptor("nothing=1"), own_limit.clone()]);
     }
-    engine.decide(&RateLimitRequest { domain: "other".into(), ..request(&[descriptor("a=1")]) }, START).unwrap();
+    engine.decide_now(&RateLimitRequest { domain: "other".into(), ..request(&[descriptor("a=1")]) }, START).unwrap();
     let active = engine.active();
     let counted = |tally: &Tally| -> Vec<_> {
         tally.decisions().map(|(source, code, count)| (source.name(), code.name(), count)).collect()

@@ -13,7 +13,8 @@ pub enum Hits {
 
 impl Hits {
     /// How many must be free for this to pass.
-    const fn needed(self) -> u64 {
+    #[must_use]
+    pub const fn needed(self) -> u64 {
         match self {
             Self::Take(hits) => hits,
             Self::Look => 1,
@@ -43,6 +44,18 @@ impl Bucket {
         }
     }
 
+    /// A bucket of which the store says that so much is used: millionths of a token, or hits of a window that ends in
+    /// `ends_in`.
+    #[must_use]
+    pub const fn known(limit: &Limit, used: u64, ends_in: Micros, now: Now) -> Self {
+        match limit.algorithm() {
+            Algorithm::TokenBucket => Self::Token(TokenBucket::with_used(used, now.monotonic)),
+            Algorithm::FixedWindow => {
+                Self::Window(FixedWindow::with_used(used, Micros(now.utc.0.saturating_add(ends_in.0))))
+            }
+        }
+    }
+
     /// Brings the bucket to the present.
     pub fn settle(&mut self, limit: &Limit, now: Now) {
         match self {
@@ -60,11 +73,26 @@ impl Bucket {
             (Self::Window(window), Hits::Take(n)) if passes => window.take(limit, n),
             (Self::Token(bucket), Hits::Take(n)) if overdraft => bucket.overdraw(limit, n),
             (Self::Window(window), Hits::Take(n)) if overdraft => window.overdraw(limit, n),
-            (Self::Token(bucket), Hits::GiveBack(n)) => bucket.give_back(n),
-            (Self::Window(window), Hits::GiveBack(n)) => window.give_back(n),
+            (bucket, Hits::GiveBack(n)) => bucket.give_back(n),
             (_, Hits::Take(_) | Hits::Look) => {}
         }
         passes
+    }
+
+    /// Takes `hits`, whether or not they are free: somebody who knows better has granted them.
+    pub fn charge(&mut self, hits: u64) {
+        match self {
+            Self::Token(bucket) => bucket.charge(hits),
+            Self::Window(window) => window.charge(hits),
+        }
+    }
+
+    /// Puts `hits` back, as far as they have been taken.
+    pub fn give_back(&mut self, hits: u64) {
+        match self {
+            Self::Token(bucket) => bucket.give_back(hits),
+            Self::Window(window) => window.give_back(hits),
+        }
     }
 
     /// Whether the bucket is as if it had never been touched.

@@ -19,6 +19,12 @@ impl FixedWindow {
     /// A window from which nothing has been taken, and which ends as soon as it is settled.
     pub const UNUSED: Self = Self { used: 0, ends: Micros(0) };
 
+    /// A window of which so many hits are used.
+    #[must_use]
+    pub const fn with_used(used: u64, ends: Micros) -> Self {
+        Self { used, ends }
+    }
+
     /// Begins a new window if `utc` is past the end of this one.
     pub fn settle(&mut self, limit: &Limit, utc: Micros) {
         if utc >= self.ends {
@@ -54,6 +60,11 @@ impl FixedWindow {
     pub fn overdraw(&mut self, limit: &Limit, hits: u64) {
         let most = 2 * u64::from(limit.amount());
         self.used = self.used.max(self.used.saturating_add(hits).min(most));
+    }
+
+    /// Takes `hits`, whether or not they are free.
+    pub const fn charge(&mut self, hits: u64) {
+        self.used = self.used.saturating_add(hits);
     }
 
     /// Puts `hits` back, as far as they have been taken in this window.

@@ -13,7 +13,7 @@ mod unit;
 pub use bucket::{Bucket, Hits};
 pub use fixed_window::FixedWindow;
 pub use time::{Micros, Now};
-pub use token_bucket::TokenBucket;
+pub use token_bucket::{TOKEN, TokenBucket};
 pub use unit::Unit;
 
 /// How a limit counts.
@@ -105,6 +105,14 @@ impl Limit {
         Self { amount, multiplier: 1, capacity: amount, unit, algorithm }
     }
 
+    /// The part of one of several replicas, each of which lets its own part pass: at least 1 of amount and capacity, so
+    /// more replicas than the limit has hits exceed it.
+    #[must_use]
+    pub fn share(&self, replicas: u32) -> Self {
+        let part = |whole: u32| if whole == 0 { 0 } else { (whole / replicas.max(1)).max(1) };
+        Self { amount: part(self.amount), capacity: part(self.capacity), ..*self }
+    }
+
     /// Requests per period, 0 to 2³²−1.
     #[must_use]
     pub const fn amount(&self) -> u32 {
@@ -138,6 +146,16 @@ impl Limit {
     pub const fn period(&self) -> Micros {
         // It saturates only while `new` looks whether the period is too long.
         Micros(self.tick().saturating_mul(1_000_000))
+    }
+
+    /// How long an empty bucket takes to fill; of a fixed window its period. At least 1 µs; of an amount of 0 one period.
+    #[must_use]
+    pub fn time_to_full(&self) -> Micros {
+        let product = u128::from(self.capacity) * u128::from(self.period().0);
+        let time = product
+            .checked_div(self.amount.into())
+            .map_or(self.period().0, |time| u64::try_from(time).unwrap_or(u64::MAX));
+        Micros(time.max(1))
     }
 
     /// A millionth of the period, in microseconds: the time in which `amount` millionths of a token flow back.

@@ -1,7 +1,7 @@
 use super::{Limit, Micros};
 
 /// A token, in the unit in which buckets count: millionths.
-const TOKEN: u64 = 1_000_000;
+pub const TOKEN: u64 = 1_000_000;
 
 /// What one key has used of a token-bucket limit.
 ///
@@ -27,6 +27,12 @@ impl TokenBucket {
     #[must_use]
     pub const fn full(now: Micros) -> Self {
         Self { used: 0, at: now, carry: 0 }
+    }
+
+    /// A bucket of which so many millionths of a token are used.
+    #[must_use]
+    pub const fn with_used(used: u64, now: Micros) -> Self {
+        Self { used, at: now, carry: 0 }
     }
 
     #[must_use]
@@ -81,6 +87,11 @@ impl TokenBucket {
         let most = 2 * u64::from(limit.capacity()) * TOKEN;
         let used = self.used.saturating_add(hits.saturating_mul(TOKEN)).min(most);
         self.used = self.used.max(used);
+    }
+
+    /// Takes `hits` tokens, whether or not they are free.
+    pub const fn charge(&mut self, hits: u64) {
+        self.used = self.used.saturating_add(hits.saturating_mul(TOKEN));
     }
 
     /// Puts `hits` tokens back, as far as they have been taken.

@@ -112,10 +112,10 @@ impl Domain {
     ///
     /// At each level the rule with exactly this value goes first, then the first wildcard in the order of the files,
     /// then the rule without a value. A path once chosen is never left again. Nothing is allocated.
-    pub fn find<'p, 'r>(
+    pub fn find<'p: 'q, 'r: 'q, 'q>(
         &'p self,
         entries: impl Iterator<Item = (&'r [u8], &'r [u8])>,
-        mut visit: impl FnMut(PathPart<'_>),
+        mut visit: impl FnMut(PathPart<'q>),
     ) -> Option<Match<'p>> {
         let mut rules = Some(&self.rules);
         let mut last = None;

@@ -40,7 +40,7 @@ pub use fault::{Fault, Faults};
 pub use hash::ContentHash;
 pub use listing::{ListedRule, PathStep, RulePage};
 pub use matcher::{Domain, Match, PathPart};
-pub use rule::{Defaults, Metadata, Quota, Rule, RuleLimit};
+pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};
 pub(crate) use visible::{Visible, readable};
 
 use fault::{FaultSink, FileFaults, Place, Source};

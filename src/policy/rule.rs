@@ -43,8 +43,8 @@ pub struct RuleLimit {
     /// Names of the limits that this one replaces.
     pub replaces: Box<[Arc<str>]>,
     /// What happens when the store fails; `None` follows the service's default.
-    pub(super) failure_mode: Option<FailureMode>,
-    pub(super) scope: Scope,
+    pub failure_mode: Option<FailureMode>,
+    pub scope: Scope,
     /// Hits above what is left are taken all the same, and refused.
     pub overdraft: bool,
     /// Where the limit is written, and what it leaves to the [`Defaults`].
@@ -90,9 +90,10 @@ impl Quota {
 }
 
 /// What a limit does while the store cannot be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureMode {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureMode {
     /// A bucket of this replica's own stands in.
+    #[default]
     Local,
     /// Everything passes.
     Open,
@@ -103,8 +104,11 @@ pub(super) enum FailureMode {
 }
 
 impl FailureMode {
+    pub const ALL: [Self; 4] = [Self::Local, Self::Open, Self::Closed, Self::Unavailable];
+
     /// The name of the mode as policies write it.
-    pub(super) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Open => "open",
@@ -116,7 +120,7 @@ impl FailureMode {
 
 /// Who shares a limit's buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Scope {
+pub enum Scope {
     /// All replicas.
     #[default]
     Global,
@@ -126,7 +130,8 @@ pub(super) enum Scope {
 
 impl Scope {
     /// The name of the scope as policies write it.
-    pub(super) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
             Self::Replica => "replica",

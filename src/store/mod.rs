@@ -15,7 +15,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 pub use error::StoreError;
-pub use terms::{RETRY_FLOOR, epoch_length, scarce_hits};
+pub use terms::{RETRY_FLOOR, epoch_length, lease_pace, scarce_hits};
 
 use crate::limit::{Limit, Micros};
 
@@ -60,7 +60,7 @@ pub enum Operation {
 /// What became of hits that were granted earlier. Each is told at most once, and is true whenever it arrives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Of leases, by epoch; at most two.
+    /// Of leases, by epoch; at most four: two that are held, and two that are held no more.
     pub leased: SmallVec<[LeaseFact; 2]>,
     /// Of hits that were granted as `needed`; at most [`Facts::MOST_UNUSED`].
     pub unused: SmallVec<[UnusedFact; 1]>,

@@ -9,6 +9,13 @@ const LONGEST_EPOCH: Micros = Micros::from_seconds(60);
 /// The least time between two questions of a replica about a bucket that is empty.
 pub const RETRY_FLOOR: Micros = Micros(10_000);
 
+/// How far ahead a replica borrows at most, and how often it looks after what it holds: a quarter of the period, between
+/// 1 s and 60 s.
+#[must_use]
+pub fn lease_pace(limit: &Limit) -> Micros {
+    Micros(limit.period().0 / 4).clamp(SHORTEST_EPOCH, LONGEST_EPOCH)
+}
+
 /// How long an epoch is. Leases of a token bucket end with the epoch after the one in which they were granted; those of
 /// a fixed window end with the window, which is its epoch.
 ///
@@ -17,7 +24,7 @@ pub const RETRY_FLOOR: Micros = Micros(10_000);
 #[must_use]
 pub fn epoch_length(limit: &Limit) -> Micros {
     match limit.algorithm() {
-        Algorithm::TokenBucket => Micros(limit.period().0 / 4).clamp(SHORTEST_EPOCH, LONGEST_EPOCH),
+        Algorithm::TokenBucket => lease_pace(limit),
         Algorithm::FixedWindow => limit.period(),
     }
 }

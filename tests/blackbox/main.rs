@@ -16,4 +16,5 @@ mod metadata;
 mod metrics;
 mod redis_store;
 mod shutdown;
+mod store_scripts;
 mod wrong_protocol;

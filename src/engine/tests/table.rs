@@ -15,7 +15,7 @@ descriptors:
 ";
 
 fn take(engine: &Engine, entries: &str, hits: u64, now: Now) -> Code {
-    engine.decide(&request(&[costing(entries, hits)]), now).unwrap().code
+    engine.decide_now(&request(&[costing(entries, hits)]), now).unwrap().code
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_bucket_that_loses_its_room_to_the_same_request_comes_back_when_that_is_refu
     let engine = Engine::new(policy(PER_MINUTE), EngineSettings { max_buckets: 2, ..settings() }, START);
     take(&engine, "token=a", 10, at(0));
     let crowd = ["token=a", "token=b", "token=c", "token=d"].map(|entries| costing(entries, 1));
-    assert_eq!(engine.decide(&request(&crowd), at(0)).unwrap().code, Code::OverLimit);
+    assert_eq!(engine.decide_now(&request(&crowd), at(0)).unwrap().code, Code::OverLimit);
     assert_eq!(take(&engine, "token=a", 1, at(0)), Code::OverLimit);
 }
 

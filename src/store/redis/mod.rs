@@ -114,6 +114,12 @@ impl RedisStore {
         self.heartbeat.replicas()
     }
 
+    /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
+    pub async fn tried(&self) {
+        // An error means that the store is closed, and nothing will be tried any more.
+        drop(self.link.state.clone().changed().await);
+    }
+
     /// Tells the other replicas that this one is gone, if there is a connection. For the end of the process, after the
     /// last call; others would learn it within ten seconds.
     pub async fn stop(&self) {

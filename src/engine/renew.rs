@@ -1,0 +1,208 @@
+//! What the engine does between requests: it takes in the store's answers, borrows ahead, and returns what is idle.
+//!
+//! Nothing here waits. Each function says which calls to make next; whoever makes them brings back the answers.
+
+use std::sync::Arc;
+
+use super::borrower::{Call, Purpose};
+use super::decision::{Decision, Unavailable};
+use super::refusal::Refusal;
+use super::table::{Locked, Slot};
+use super::trial::{StandIn, Trial, Verdict};
+use super::waiting::{Outcome, Progress, Seat, WaitingRequest};
+use super::{Engine, Trials};
+use crate::limit::{Micros, Now};
+use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, StoreError, UnusedFact, lease_pace};
+
+/// Why a request that waits is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Enough is known.
+    Known,
+    /// It has waited as long as it may.
+    OutOfTime,
+    /// Nobody waits for it any more.
+    Abandoned,
+}
+
+impl Engine {
+    /// Takes in the answer to a call, or that it has failed. Each call is brought back once.
+    pub fn take_answer(&self, call: Call, answer: &Result<Reply, StoreError>, now: Now) -> Vec<Call> {
+        let (mut calls, mut decided) = (Vec::new(), Vec::new());
+        self.counts.count_call(&call.request.operation, answer);
+        let mut buckets = self.table.lock([call.key].into_iter());
+        if let Some(slot) = buckets.get(call.key) {
+            match answer {
+                Ok(reply) => slot.receive(&call, reply, &self.terms, now, &mut decided),
+                Err(error) => slot.miss(&call, error, &self.terms, now, &mut decided),
+            }
+            calls.extend(slot.serve(&self.terms, now));
+            calls.extend(slot.maintain(&self.terms, now));
+            self.put_on_agenda(slot, now);
+        } else if let Ok(reply) = answer {
+            calls.extend(give_everything_back(&call, reply, now));
+        }
+        drop(buckets);
+        self.tell_debtor(&call, answer, &mut decided);
+        self.finish_all(decided, now, &mut calls);
+        calls
+    }
+
+    /// A call has taken so long that another may be made. Its answer is still to be brought.
+    pub fn call_is_overdue(&self, call: &Call, now: Now) -> Vec<Call> {
+        let (mut calls, mut decided) = (Vec::new(), Vec::new());
+        let mut buckets = self.table.lock([call.key].into_iter());
+        if let Some(slot) = buckets.get(call.key) {
+            slot.call_is_overdue(call);
+            slot.answer(false, now, &mut decided);
+            calls.extend(slot.serve(&self.terms, now));
+        }
+        drop(buckets);
+        self.finish_all(decided, now, &mut calls);
+        calls
+    }
+
+    /// Looks after what is borrowed: returns what would end unspent, and tells what was spent.
+    pub fn look_after_leases(&self, now: Now) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for key in self.agenda.take_due(now.monotonic) {
+            let mut buckets = self.table.lock([key].into_iter());
+            let Some(slot) = buckets.get(key) else { continue };
+            let (call, again) = slot.look_after(&self.terms, now);
+            calls.extend(call);
+            if let Some(borrower) = &mut slot.borrower {
+                borrower.is_on_agenda = false;
+            }
+            if again {
+                self.put_on_agenda(slot, now);
+            }
+        }
+        calls
+    }
+
+    /// Returns everything that is borrowed, because the process is about to end.
+    pub fn return_leases(&self, now: Now) -> Vec<Call> {
+        let mut calls = Vec::new();
+        self.table.for_each(|slot| calls.extend(slot.return_all(&self.terms, now)));
+        calls
+    }
+
+    /// Tells how many replicas share the store, at least 1.
+    pub fn set_replicas(&self, replicas: u32) {
+        self.terms.set_replicas(replicas);
+    }
+
+    fn put_on_agenda(&self, slot: &mut Slot, now: Now) {
+        let key = slot.key();
+        let Some(borrower) = &mut slot.borrower else { return };
+        if borrower.is_on_agenda || borrower.leases.is_empty(now.monotonic) {
+            return;
+        }
+        borrower.is_on_agenda = true;
+        // Four times an epoch, and never all together.
+        let pause = lease_pace(borrower.leases.limit()).0 / 4;
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "15 s"
+        )]
+        let pause = (pause as f64 * (0.75 + self.terms.random() / 4.0)) as u64;
+        self.agenda.put(key, now.monotonic + Micros(pause));
+    }
+
+    /// Tells a request that an overdraft has been charged.
+    fn tell_debtor(&self, call: &Call, answer: &Result<Reply, StoreError>, decided: &mut Vec<Arc<WaitingRequest>>) {
+        let Purpose::Debit { seat: Some(Seat { request, check }) } = &call.purpose else { return };
+        let outcome = match answer {
+            Ok(reply) => Outcome::Told { passes: reply.granted },
+            Err(_) => Outcome::Failed,
+        };
+        if matches!(request.resolve(*check, outcome), Ok(Progress::Complete)) {
+            decided.push(Arc::clone(request));
+        }
+    }
+
+    pub(super) fn finish_all(&self, decided: Vec<Arc<WaitingRequest>>, now: Now, calls: &mut Vec<Call>) {
+        for request in decided {
+            if let Some(decision) = self.finish(&request, Ending::Known, now, calls) {
+                request.tell(decision);
+            }
+        }
+    }
+
+    /// Decides a request that has waited. `None` if it is decided already, or nobody waits for it.
+    pub(super) fn finish(
+        &self,
+        request: &Arc<WaitingRequest>,
+        ending: Ending,
+        now: Now,
+        calls: &mut Vec<Call>,
+    ) -> Option<Result<Decision, Unavailable>> {
+        let outcomes = request.claim()?;
+        let domain = request.active.policy.domain(&request.request.domain)?;
+        let mut question = self.question(&request.request, &request.active, domain);
+        let checks = std::mem::take(&mut question.checks);
+        let mut buckets = self.table.lock(checks.iter().map(|check| check.key));
+        let stand_in = if ending == Ending::OutOfTime { StandIn::FailureMode } else { StandIn::Estimate };
+        let mut trials = Trials::new();
+        for (index, (check, outcome)) in checks.into_iter().zip(outcomes).enumerate() {
+            if matches!(outcome, Outcome::Unknown)
+                && let Some(slot) = buckets.get(check.key)
+            {
+                slot.leave_queue(&Seat { request: Arc::clone(request), check: index }, now);
+            }
+            trials.push(Trial::resolved(check, outcome, stand_in, &mut buckets, &self.terms, now));
+        }
+        if ending == Ending::Abandoned {
+            for trial in trials.iter_mut().rev() {
+                trial.undo(&mut buckets, now);
+            }
+            self.keep_up(&trials, buckets, now, calls);
+            return None;
+        }
+        let refusal = Refusal::of(&trials, question.has_unlimited_quota);
+        let is_refused = refusal.is_refused() && !self.settings.shadow_mode;
+        let is_unavailable = trials.iter().any(|trial| trial.verdict == Verdict::Unavailable);
+        if is_unavailable && !is_refused {
+            for trial in trials.iter_mut().rev() {
+                trial.undo(&mut buckets, now);
+            }
+            self.keep_up(&trials, buckets, now, calls);
+            return Some(Err(Unavailable));
+        }
+        Some(Ok(self.conclude(question, trials, refusal, buckets, now, calls)))
+    }
+
+    /// After a request has been decided: borrows ahead, and tells what cannot wait.
+    pub(super) fn keep_up(&self, trials: &Trials<'_>, mut buckets: Locked<'_>, now: Now, calls: &mut Vec<Call>) {
+        for trial in trials.iter().filter(|trial| trial.wants_upkeep) {
+            if let Some(slot) = buckets.get(trial.check.key) {
+                calls.extend(slot.serve(&self.terms, now));
+                calls.extend(slot.maintain(&self.terms, now));
+            }
+        }
+        for mut evicted in std::mem::take(&mut buckets.evicted) {
+            calls.extend(evicted.return_all(&self.terms, now));
+        }
+    }
+}
+
+/// The bucket has been forgotten here: what a late answer brings is of no use.
+fn give_everything_back(call: &Call, reply: &Reply, now: Now) -> Option<Call> {
+    let Operation::Acquire { needed, .. } = call.request.operation else { return None };
+    let mut facts = Facts::default();
+    if reply.extra > 0 {
+        facts.leased.push(LeaseFact { epoch: reply.epoch, spent: 0, returned: reply.extra });
+    }
+    if reply.granted && needed > 0 {
+        facts.unused.push(UnusedFact { epoch: reply.epoch, hits: needed, mark: reply.mark });
+    }
+    let operation = Operation::Acquire { needed: 0, want: 0, facts: facts.clone() };
+    (!facts.is_empty()).then(|| Call {
+        request: StoreCall { operation, ..call.request.clone() },
+        key: call.key,
+        purpose: Purpose::Unattended,
+        sent: now.monotonic,
+    })
+}

@@ -1,0 +1,101 @@
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::ActivePolicy;
+use super::decision::{Decision, Unavailable};
+use super::lease::{Grant, Portions};
+use crate::limit::Micros;
+use crate::request::RateLimitRequest;
+
+/// A request that waits for the store.
+#[derive(Debug)]
+pub(super) struct WaitingRequest {
+    pub(super) request: RateLimitRequest,
+    /// The policy by which it is decided. With it and the request the question can be asked again.
+    pub(super) active: Arc<ActivePolicy>,
+    /// It is decided by then, whatever the store does.
+    pub(super) deadline: Micros,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By the index of the check. Taken when the request is decided.
+    outcomes: Option<SmallVec<[Outcome; 2]>>,
+    tell: Option<oneshot::Sender<Result<Decision, Unavailable>>>,
+}
+
+/// What has become of one check of a request that waits.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Nobody knows yet.
+    Unknown,
+    /// It needs no answer of the store, and is tried when all the others are known.
+    AtTheEnd,
+    /// Its hits have been set aside, or granted by the store.
+    Passes { aside: Portions, grant: Option<Grant> },
+    /// The store, or what is known of it, refuses.
+    Refused,
+    /// The store has been asked, and nothing need be undone whatever becomes of the request.
+    Told { passes: bool },
+    /// The store cannot say.
+    Failed,
+}
+
+/// Whether more is to come after an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Waits,
+    Complete,
+}
+
+impl WaitingRequest {
+    pub(super) fn new(
+        request: &RateLimitRequest,
+        active: &Arc<ActivePolicy>,
+        deadline: Micros,
+        outcomes: SmallVec<[Outcome; 2]>,
+    ) -> (Arc<Self>, oneshot::Receiver<Result<Decision, Unavailable>>) {
+        let (tell, decision) = oneshot::channel();
+        let state = Mutex::new(State { outcomes: Some(outcomes), tell: Some(tell) });
+        (Arc::new(Self { request: request.clone(), active: Arc::clone(active), deadline, state }), decision)
+    }
+
+    /// Takes note of what has become of a check. Gives the outcome back if the request is decided already.
+    pub(super) fn resolve(&self, check: usize, outcome: Outcome) -> Result<Progress, Outcome> {
+        let mut state = self.state.lock();
+        let Some(outcomes) = &mut state.outcomes else { return Err(outcome) };
+        debug_assert!(matches!(outcomes[check], Outcome::Unknown), "a check is resolved once");
+        outcomes[check] = outcome;
+        let waits = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unknown));
+        Ok(if waits { Progress::Waits } else { Progress::Complete })
+    }
+
+    /// Begins to decide it; what comes later is too late. `None` if somebody else has begun.
+    pub(super) fn claim(&self) -> Option<SmallVec<[Outcome; 2]>> {
+        self.state.lock().outcomes.take()
+    }
+
+    /// Tells the one who waits, if there still is somebody.
+    pub(super) fn tell(&self, decision: Result<Decision, Unavailable>) {
+        if let Some(tell) = self.state.lock().tell.take() {
+            drop(tell.send(decision));
+        }
+    }
+}
+
+/// A check of a request that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) request: Arc<WaitingRequest>,
+    pub(super) check: usize,
+}
+
+impl PartialEq for Seat {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.request, &other.request) && self.check == other.check
+    }
+}

@@ -1,0 +1,201 @@
+//! One of the processes that share the store: it decides requests, makes the calls that this takes, and looks after what
+//! it has borrowed.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::clock::Clock;
+use crate::engine::{Answer, Call, Decision, Engine, InvalidRequest, Ruling, Unavailable, Waiting};
+use crate::limit::Now;
+use crate::request::RateLimitRequest;
+use crate::store::{Reply, Store, StoreError, StoreFuture};
+
+/// How often leases are looked after. It is the span of a place in the engine's agenda.
+const LEASES_EVERY: Duration = Duration::from_millis(20);
+
+/// How often a part of the table is swept, and how many parts it has.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+const SWEEP_PARTS: usize = 100;
+
+/// An engine with its clock and its store.
+#[derive(Debug)]
+pub struct Replica {
+    pub engine: Engine,
+    pub clock: Arc<Clock>,
+    /// `None` if all buckets are this process's own.
+    store: Option<Lender>,
+}
+
+/// The store, and how long requests wait for it.
+#[derive(Debug)]
+pub struct Lender {
+    pub store: Arc<dyn Store>,
+    pub timeout: Duration,
+    /// How many replicas share the store.
+    pub replicas: watch::Receiver<u32>,
+}
+
+/// A decision, or one to come.
+#[expect(missing_debug_implementations, reason = "a future has none")]
+pub enum Deciding {
+    Decided(Decision),
+    Waits(Pin<Box<dyn Future<Output = Result<Decision, Unavailable>> + Send>>),
+}
+
+impl Replica {
+    #[must_use]
+    pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
+        Arc::new(Self { engine, clock, store })
+    }
+
+    /// Decides a request at the time `now`. Most are decided at once.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`] where the message is none that Envoy sends.
+    pub fn decide(self: &Arc<Self>, request: &RateLimitRequest, now: Now) -> Result<Deciding, InvalidRequest> {
+        let Ruling { answer, calls } = self.engine.decide(request, now)?;
+        self.make(calls);
+        Ok(match answer {
+            Answer::Decided(decision) => Deciding::Decided(decision),
+            Answer::Waiting(waiting) => Deciding::Waits(Box::pin(Waiter::new(self, waiting).decision())),
+        })
+    }
+
+    /// Makes calls, each on a task of its own, so that nobody who leaves takes an answer with him.
+    fn make(self: &Arc<Self>, calls: Vec<Call>) {
+        for call in calls {
+            if let Some(attending) = self.begin(call) {
+                tokio::spawn(attending);
+            }
+        }
+    }
+
+    /// Sends a call. What is returned brings back the answer.
+    fn begin(self: &Arc<Self>, call: Call) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let lender = self.store.as_ref()?;
+        let mut answer = lender.store.call(&call.request);
+        // The first step is taken here and not on the task, so that calls reach the store in the order in which they
+        // were decided: hits that a client gives back are there when its next request asks for them.
+        let ready = match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        };
+        let (replica, patience) = (Arc::clone(self), lender.timeout);
+        Some(async move {
+            let answer = match ready {
+                Some(answer) => answer,
+                None => replica.hear(&call, answer, patience).await,
+            };
+            let now = replica.clock.now();
+            replica.make(replica.engine.take_answer(call, &answer, now));
+        })
+    }
+
+    /// Waits for an answer. After the timeout another call may be made; but what this one has borrowed is still welcome.
+    async fn hear(
+        self: &Arc<Self>,
+        call: &Call,
+        mut answer: StoreFuture,
+        patience: Duration,
+    ) -> Result<Reply, StoreError> {
+        if let Ok(answer) = timeout(patience, &mut answer).await {
+            return answer;
+        }
+        self.make(self.engine.call_is_overdue(call, self.clock.now()));
+        answer.await
+    }
+
+    /// Does for ever what must be done now and then: follows the system's clock, looks after leases, sweeps the table.
+    pub async fn keep_house(self: Arc<Self>) {
+        tokio::join!(self.keep_leases(), self.keep_table(), self.follow_replicas());
+    }
+
+    async fn follow_replicas(&self) {
+        let Some(mut replicas) = self.store.as_ref().map(|lender| lender.replicas.clone()) else { return };
+        loop {
+            self.engine.set_replicas(*replicas.borrow_and_update());
+            if replicas.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn keep_leases(self: &Arc<Self>) {
+        let mut pause = interval(LEASES_EVERY);
+        pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while self.store.is_some() {
+            pause.tick().await;
+            self.make(self.engine.look_after_leases(self.clock.now()));
+        }
+    }
+
+    async fn keep_table(&self) {
+        let mut pause = interval(SWEEP_EVERY);
+        pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            pause.tick().await;
+            self.clock.follow_utc();
+            self.engine.sweep(self.clock.now(), SWEEP_PARTS);
+        }
+    }
+
+    /// Returns everything that is borrowed to the store, and waits until that has answered.
+    pub async fn return_leases(self: &Arc<Self>) {
+        let calls = self.engine.return_leases(self.clock.now());
+        let tasks: JoinSet<()> = calls.into_iter().filter_map(|call| self.begin(call)).collect();
+        tasks.join_all().await;
+    }
+}
+
+/// Waits for a decision. Dropped before that is made, it gives back what was set aside for the request.
+struct Waiter {
+    replica: Arc<Replica>,
+    waiting: Option<Waiting>,
+}
+
+impl Waiter {
+    fn new(replica: &Arc<Replica>, waiting: Waiting) -> Self {
+        Self { replica: Arc::clone(replica), waiting: Some(waiting) }
+    }
+
+    async fn decision(mut self) -> Result<Decision, Unavailable> {
+        let Some(waiting) = &mut self.waiting else { return Err(Unavailable) };
+        let left = waiting.deadline() - self.replica.clock.now().monotonic;
+        let in_time = timeout(Duration::from_micros(left.0), &mut waiting.decision).await;
+        let decision = if let Ok(Ok(decision)) = in_time {
+            decision
+        } else {
+            let (decision, calls) = self.replica.engine.give_up(waiting, self.replica.clock.now());
+            self.replica.make(calls);
+            match decision {
+                Some(decision) => decision,
+                // Somebody else is deciding it in this very moment.
+                None => {
+                    poll_fn(|context| Pin::new(&mut waiting.decision).poll(context)).await.unwrap_or(Err(Unavailable))
+                }
+            }
+        };
+        self.waiting = None;
+        decision
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(waiting) = &self.waiting {
+            let calls = self.replica.engine.abandon(waiting, self.replica.clock.now());
+            // Outside of a runtime there is nobody left to make them.
+            if tokio::runtime::Handle::try_current().is_ok() {
+                self.replica.make(calls);
+            }
+        }
+    }
+}

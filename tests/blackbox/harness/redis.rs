@@ -20,6 +20,7 @@ use super::{PATIENCE, free_address, wait_for};
 pub(crate) struct RedisSetup {
     address: SocketAddr,
     is_on_socket: bool,
+    tls: Option<SocketAddr>,
     password: Option<String>,
     flags: Vec<String>,
     folder: TempDir,
@@ -31,6 +32,7 @@ impl RedisSetup {
         Self {
             address: free_address(),
             is_on_socket: false,
+            tls: None,
             password: None,
             flags: Vec::new(),
             folder: TempDir::new().unwrap(),
@@ -41,6 +43,34 @@ impl RedisSetup {
     pub(crate) fn on_socket(mut self) -> Self {
         self.is_on_socket = true;
         self
+    }
+
+    /// On a port with TLS too, with a certificate that only those trust who are told of [`Self::certificate`].
+    pub(crate) fn with_tls(mut self) -> Self {
+        let address = free_address();
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch"]);
+        openssl.args(["-days", "2", "-subj", "/CN=redis", "-addext", "basicConstraints=critical,CA:FALSE"]);
+        openssl.args(["-addext", &format!("subjectAltName=IP:{}", address.ip())]);
+        openssl.arg("-keyout").arg(self.tls_key()).arg("-out").arg(self.certificate());
+        let output = openssl.output().expect("openssl, which scripts/test installs");
+        assert!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
+        self.tls = Some(address);
+        self
+    }
+
+    /// A file in the PEM format.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("tls.crt")
+    }
+
+    fn tls_key(&self) -> PathBuf {
+        self.folder.path().join("tls.key")
+    }
+
+    /// How a client finds it over TLS.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("rediss://{}", self.tls.expect("a Redis with TLS"))
     }
 
     /// Open only to those who give this password, of letters and digits.
@@ -90,6 +120,10 @@ impl RedisSetup {
         } else {
             command.args(["--port", &self.address.port().to_string()]);
         }
+        if let Some(address) = self.tls {
+            command.args(["--tls-port", &address.port().to_string(), "--tls-auth-clients", "no"]);
+            command.arg("--tls-cert-file").arg(self.certificate()).arg("--tls-key-file").arg(self.tls_key());
+        }
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);
         }
@@ -130,6 +164,11 @@ impl Redis {
     /// One on a port, with no password and no other setting.
     pub(crate) fn start() -> Self {
         RedisSetup::new().start()
+    }
+
+    /// What it was started with.
+    pub(crate) fn setup(&self) -> &RedisSetup {
+        &self.setup
     }
 
     pub(crate) fn url(&self) -> String {
@@ -203,9 +242,5 @@ impl Redis {
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]);
         keys.sort();
         keys
-    }
-
-    pub(crate) fn log(&self) -> String {
-        self.process.log()
     }
 }

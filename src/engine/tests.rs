@@ -1,4 +1,5 @@
 mod explain;
+mod simulation;
 mod table;
 
 use bytes::Bytes;

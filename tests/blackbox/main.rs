@@ -14,5 +14,7 @@ mod harness;
 mod json;
 mod metadata;
 mod metrics;
+mod redis_store;
 mod shutdown;
+mod store_scripts;
 mod wrong_protocol;

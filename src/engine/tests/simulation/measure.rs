@@ -211,7 +211,7 @@ mod tests {
     fn a_request_counts_at_the_best_instant_between_arrival_and_answer() {
         assert!(excess(&[(0, 0, 10), (0, 100_000, 1)]).abs() < 1e-9);
         assert!(excess(&[(0, 100_000, 1), (100_000, 100_000, 10)]).abs() < 1e-9);
-        assert!(excess(&[(0, 99_999, 1), (0, 0, 5), (99_999, 99_999, 5)]) < 0.0 + 1e-9);
+        assert!(excess(&[(0, 100_000, 1), (0, 0, 5), (100_000, 100_000, 5)]) < 0.0 + 1e-9);
         assert!((excess(&[(0, 50_000, 6), (50_000, 100_000, 6)]) - 1.0).abs() < 1e-9);
     }
 

@@ -6,9 +6,8 @@ mod several_limits;
 
 use super::ledger::Ledger;
 use super::*;
-use crate::limit::TOKEN;
 use crate::store::memory::MemoryStore;
-use crate::store::{Operation, Reply, StoreCall, StoreError};
+use crate::store::{Operation, Reply, StoreError};
 
 /// A store and its clock. Calls and answers go where a test sends them.
 struct Desk {

@@ -194,11 +194,15 @@ impl Slot {
         self.call_if(Plan::Serve, terms, now, |borrower| !borrower.queue.is_empty())
     }
 
-    /// Borrows ahead of need, or tells what cannot wait, unless a call is under way.
-    pub(super) fn maintain(&mut self, terms: &Terms, now: Now) -> Option<Call> {
+    /// Borrows ahead of need, unless a call is under way.
+    pub(super) fn renew(&mut self, terms: &Terms, now: Now) -> Option<Call> {
         let time = now.monotonic;
         self.call_if(Plan::Renew, terms, now, |it| time >= it.renew_after && it.leases.should_renew(time))
-            .or_else(|| self.call_if(Plan::Tell, terms, now, |it| it.leases.has_unused()))
+    }
+
+    /// Tells what cannot wait, unless a call is under way.
+    pub(super) fn tell_unused(&mut self, terms: &Terms, now: Now) -> Option<Call> {
+        self.call_if(Plan::Tell, terms, now, |it| it.leases.has_unused())
     }
 
     /// Borrows ahead for a limit whose requests do not wait for leases.

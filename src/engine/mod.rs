@@ -300,7 +300,7 @@ impl Engine {
                 }
             }
         }
-        self.keep_up(&trials, buckets, now, calls);
+        self.keep_up(&trials, !is_enforced, buckets, now, calls);
 
         let Question { mut statuses, tallies, .. } = question;
         let mut source = Source::Unlimited;

@@ -168,7 +168,7 @@ impl Engine {
             for trial in trials.iter_mut().rev() {
                 trial.undo(&mut buckets, now);
             }
-            self.keep_up(&trials, buckets, now, calls);
+            self.keep_up(&trials, false, buckets, now, calls);
             return None;
         }
         let refusal = Refusal::of(&trials, question.has_unlimited_quota);
@@ -178,18 +178,28 @@ impl Engine {
             for trial in trials.iter_mut().rev() {
                 trial.undo(&mut buckets, now);
             }
-            self.keep_up(&trials, buckets, now, calls);
+            self.keep_up(&trials, false, buckets, now, calls);
             return Some(Err(Unavailable));
         }
         Some(Ok(self.conclude(question, trials, refusal, buckets, now, calls)))
     }
 
     /// After a request has been decided: borrows ahead, and tells what cannot wait.
-    pub(super) fn keep_up(&self, trials: &Trials<'_>, mut buckets: Locked<'_>, now: Now, calls: &mut Vec<Call>) {
+    ///
+    /// Only a request that `passes` shows that leases are spent. One that is refused must not borrow: the answer would
+    /// be that nothing is free, and what is known of the refusal would be forgotten.
+    pub(super) fn keep_up(
+        &self,
+        trials: &Trials<'_>,
+        passes: bool,
+        mut buckets: Locked<'_>,
+        now: Now,
+        calls: &mut Vec<Call>,
+    ) {
         for trial in trials.iter().filter(|trial| trial.wants_upkeep) {
             if let Some(slot) = buckets.get(trial.check.key) {
                 calls.extend(slot.serve(&self.terms, now));
-                if trial.verdict == Verdict::Passes {
+                if passes {
                     calls.extend(slot.renew(&self.terms, now));
                 }
                 calls.extend(slot.tell_unused(&self.terms, now));

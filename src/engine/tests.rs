@@ -1,5 +1,6 @@
 mod explain;
 mod lease;
+mod simulation;
 mod table;
 
 use bytes::Bytes;

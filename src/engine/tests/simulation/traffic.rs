@@ -1,0 +1,68 @@
+//! What comes to the replicas.
+
+use super::random::Random;
+use super::world::SECOND;
+
+/// Requests at random, so many a second on each replica.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) per_replica: f64,
+    pub(super) shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    Constant,
+    /// Every so many µs it moves from one half of the replicas to the other.
+    Moving {
+        every: u64,
+    },
+    /// A row of factors for each replica, each of which lasts `step` µs.
+    Steps {
+        rows: Vec<Vec<f64>>,
+        step: u64,
+    },
+}
+
+impl Load {
+    pub(super) const fn constant(per_replica: f64) -> Self {
+        Self { per_replica, shape: Shape::Constant }
+    }
+
+    /// The most requests a second on one replica.
+    pub(super) fn most(&self) -> f64 {
+        match &self.shape {
+            Shape::Constant | Shape::Moving { .. } => self.per_replica,
+            Shape::Steps { rows, .. } => self.per_replica * rows.iter().flatten().copied().fold(0.0, f64::max),
+        }
+    }
+
+    /// Requests a second on a replica at a time.
+    pub(super) fn at(&self, replica: usize, time: u64) -> f64 {
+        match &self.shape {
+            Shape::Constant => self.per_replica,
+            Shape::Moving { every } if (time / every) % 2 != replica as u64 % 2 => 0.0,
+            Shape::Moving { .. } => self.per_replica,
+            Shape::Steps { rows, step } => {
+                let row = &rows[replica];
+                self.per_replica * row[(time / step) as usize % row.len()]
+            }
+        }
+    }
+
+    /// The time of the next arrival on a replica, of which [`at`](Self::at) decides whether it is a request.
+    pub(super) fn next_arrival(&self, now: u64, random: &mut Random) -> Option<u64> {
+        let most = self.most();
+        #[expect(clippy::cast_precision_loss, reason = "a second")]
+        (most > 0.0).then(|| now + random.wait(SECOND as f64 / most))
+    }
+}
+
+/// Requests of cost 1 at given times.
+pub(super) type Arrivals = Vec<(u64, usize)>;
+
+/// Five requests at once, every 1.1 s, on one replica.
+pub(super) fn pulses(seconds: u64) -> Arrivals {
+    let begins = (0..).map(|pulse| pulse * 1_100_000).take_while(|begin| begin + 1_100_000 <= seconds * SECOND);
+    begins.flat_map(|begin| (0..5).map(move |request| (begin + request * 3_000, 0))).collect()
+}

@@ -53,7 +53,15 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
             replicas: settings.store.replicas.map_or_else(|| redis.replicas(), |count| watch::channel(count).1),
         });
         let replica = Replica::new(engine, clock, lender);
-        server::serve(listeners, replica, settings, shutdown).await?;
+        let prepared = {
+            let redis = redis.clone();
+            async move {
+                if let Some(redis) = redis {
+                    redis.tried().await;
+                }
+            }
+        };
+        server::serve(listeners, replica, settings, prepared, shutdown).await?;
         if let Some(redis) = redis {
             redis.stop().await;
         }

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -12,7 +11,7 @@ use http::{StatusCode, header};
 use tokio::net::TcpListener;
 
 use super::answer::AnswerError;
-use super::{App, BoxError, MAX_MESSAGE_BYTES, json};
+use super::{App, BoxError, MAX_MESSAGE_BYTES, Phase, json};
 
 pub(super) async fn serve(
     listener: TcpListener,
@@ -33,12 +32,12 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Whether requests should be sent here: not while the process is about to end.
+/// Whether requests should be sent here: not before the store was tried, nor while the process is about to end.
 async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
-    if app.is_draining.load(Ordering::Relaxed) {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else {
-        (StatusCode::OK, "ok\n")
+    match *app.phase.borrow() {
+        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+        Phase::Serving => (StatusCode::OK, "ok\n"),
+        Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
     }
 }
 

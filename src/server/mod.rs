@@ -13,19 +13,20 @@ mod signals;
 mod sniff;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 pub use listen::Listeners;
 pub use signals::signals;
 
 use crate::clock::{Clock, Reading};
-use crate::engine::{Decision, Engine};
+use crate::engine::Decision;
 use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
@@ -48,17 +49,22 @@ struct App {
     replica: Arc<Replica>,
     metrics: Metrics,
     response: ResponseSettings,
-    is_draining: AtomicBool,
+    phase: watch::Sender<Phase>,
+}
+
+/// What the service has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It answers already, and should get no requests yet if others can have them.
+    Starting,
+    Serving,
+    Stopping,
 }
 
 impl App {
     fn new(replica: Arc<Replica>, response: ResponseSettings) -> Self {
         let metrics = Metrics::new(Arc::clone(&replica));
-        Self { replica, metrics, response, is_draining: AtomicBool::new(false) }
-    }
-
-    fn engine(&self) -> &Engine {
-        &self.replica.engine
+        Self { replica, metrics, response, phase: watch::Sender::new(Phase::Starting) }
     }
 
     fn clock(&self) -> &Arc<Clock> {
@@ -83,17 +89,19 @@ impl App {
     }
 }
 
-/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most.
+/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most. Requests are
+/// answered from the beginning; probes are told to send them once `prepared` resolves, after two seconds at the latest.
 pub async fn serve(
     listeners: Listeners,
     replica: Arc<Replica>,
     settings: &ServeSettings,
+    prepared: impl Future<Output = ()> + Send + 'static,
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), BoxError> {
     let app = Arc::new(App::new(Arc::clone(&replica), settings.response.clone()));
     let (health, health_service) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
-        health.set_service_status(name, ServingStatus::Serving).await;
+        health.set_service_status(name, ServingStatus::NotServing).await;
     }
     info!("listening: {listeners}");
 
@@ -103,6 +111,7 @@ pub async fn serve(
     let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), until_set(&stop_http)));
     let mut housekeeping = tokio::spawn(Arc::clone(&replica).keep_house());
 
+    let starting = tokio::spawn(start_up(prepared, Arc::clone(&app), health.clone()));
     tokio::select! {
         reason = shutdown => info!("stopping: {reason}"),
         // A task that ends by itself has failed; there is nothing to drain then.
@@ -111,7 +120,8 @@ pub async fn serve(
         ended = &mut admin => return Err(failure("admin", ended)),
         ended = &mut housekeeping => return Err(failure("housekeeping", ended.map(Ok))),
     }
-    app.is_draining.store(true, Ordering::Relaxed);
+    starting.abort();
+    app.phase.send_replace(Phase::Stopping);
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
     }
@@ -137,6 +147,16 @@ pub async fn serve(
     housekeeping.abort();
     info!("stopped");
     Ok(())
+}
+
+/// Tells probes that requests can come.
+async fn start_up(prepared: impl Future<Output = ()>, app: Arc<App>, health: HealthReporter) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    drop(tokio::time::timeout(PATIENCE, prepared).await);
+    for name in HEALTH_NAMES {
+        health.set_service_status(name, ServingStatus::Serving).await;
+    }
+    app.phase.send_replace(Phase::Serving);
 }
 
 /// Why the service cannot go on.

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{PATIENCE, free_address, wait_for};
+use super::{PATIENCE, free_address, project_path, wait_for};
 
 /// Everything that it takes to start one; what is started twice has the same address and begins empty.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct RedisSetup {
     password: Option<String>,
     flags: Vec<String>,
     folder: TempDir,
+    program: OsString,
 }
 
 impl RedisSetup {
@@ -36,7 +37,15 @@ impl RedisSetup {
             password: None,
             flags: Vec::new(),
             folder: TempDir::new().unwrap(),
+            // Another version can stand in.
+            program: env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server")),
         }
+    }
+
+    /// A Valkey instead, the one that `scripts/test` installs.
+    pub(crate) fn valkey(mut self) -> Self {
+        self.program = project_path("target/tools/valkey-server").into();
+        self
     }
 
     /// On a unix socket, and on no port.
@@ -111,9 +120,7 @@ impl RedisSetup {
     }
 
     fn launch(&self) -> Process {
-        // Valkey, or another version, can stand in.
-        let binary = env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server"));
-        let mut command = Command::new(binary);
+        let mut command = Command::new(&self.program);
         command.args(["--bind", &self.address.ip().to_string()]);
         if self.is_on_socket {
             command.args(["--port", "0", "--unixsocket"]).arg(self.socket());
@@ -200,6 +207,11 @@ impl Redis {
 
     pub(crate) fn resume(&self) {
         self.process.signal(Signal::CONT);
+    }
+
+    /// A connection of one's own, for many commands.
+    pub(crate) fn connect(&self) -> Connection {
+        self.setup.connect().unwrap()
     }
 
     /// Does a command, such as `["HGETALL", "key"]`, over a connection of its own.

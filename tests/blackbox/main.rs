@@ -14,5 +14,6 @@ mod harness;
 mod json;
 mod metadata;
 mod metrics;
+mod replicas;
 mod shutdown;
 mod wrong_protocol;

@@ -20,6 +20,7 @@ pub mod engine;
 pub mod limit;
 mod percent;
 pub mod policy;
+mod random;
 pub mod replica;
 pub mod request;
 pub mod server;

@@ -1,17 +1,20 @@
 //! Every setting, once: its flag, its environment variable, its default, and what it is for.
 
+use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum, value_parser};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum, value_parser};
 use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::{EngineSettings, LeaseSettings};
 use crate::limit::Algorithm;
 use crate::policy::{Defaults, FailureMode};
+use crate::store::redis::{KeyPrefix, RedisAddress, RedisSettings};
 
 /// What `comporta serve` is told.
 #[derive(Args, Clone, Debug)]
@@ -53,6 +56,9 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub response: ResponseSettings,
 
+    #[command(flatten)]
+    pub store: StoreSettings,
+
     /// The most buckets that are kept in memory; beyond it, of about 1,400, the one that has been idle longest goes
     #[arg(
         long,
@@ -80,6 +86,51 @@ pub struct ServeSettings {
     /// What is logged: error, warn, info, debug, trace or off, also by module as in `info,comporta::server=debug`
     #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     pub log_level: Targets,
+}
+
+/// Where the buckets are that replicas share.
+#[derive(Args, Clone, Debug)]
+pub struct StoreSettings {
+    /// Redis in which all replicas share their limits: redis://, rediss:// for TLS, or unix:///PATH [default: none, each
+    /// replica counts alone]
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        value_parser = RedisAddressParser
+    )]
+    pub redis_url: Option<RedisAddress>,
+
+    /// The longest that a request waits for Redis
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10ms",
+        value_parser = duration
+    )]
+    pub redis_timeout: Duration,
+
+    /// The longest that connecting to Redis may take, from the name of the host to the login
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_CONNECT_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "500ms",
+        value_parser = duration
+    )]
+    pub redis_connect_timeout: Duration,
+
+    /// What all keys in Redis begin with; replicas share their limits if they have the same
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_KEY_PREFIX",
+        value_name = "TEXT",
+        default_value = "comporta:",
+        value_parser = KeyPrefix::new
+    )]
+    pub redis_key_prefix: KeyPrefix,
 }
 
 /// What a response tells besides the decision.
@@ -232,6 +283,33 @@ impl ServeSettings {
     }
 }
 
+impl StoreSettings {
+    /// How to use the Redis, if there is one.
+    #[must_use]
+    pub fn redis(&self) -> Option<RedisSettings> {
+        Some(RedisSettings {
+            address: self.redis_url.clone()?,
+            timeout: self.redis_timeout,
+            connect_timeout: self.redis_connect_timeout,
+            key_prefix: self.redis_key_prefix.clone(),
+        })
+    }
+}
+
+/// Reads the URL of a Redis. Other parsers have the value repeated when it is wrong, and this one may hold a password.
+#[derive(Clone)]
+struct RedisAddressParser;
+
+impl TypedValueParser for RedisAddressParser {
+    type Value = RedisAddress;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<RedisAddress, clap::Error> {
+        RedisAddress::parse(&value.to_string_lossy()).map_err(|error| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("--redis-url: {error}\n")).with_cmd(command)
+        })
+    }
+}
+
 impl HeaderNames {
     /// # Errors
     ///
@@ -299,6 +377,22 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give seconds from 0 to 86400, such as 10 or 0.5".to_owned())
 }
 
+/// Reads a time with its unit; from a millisecond to a minute.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, seconds) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 0.001),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => ("", 0.0),
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .map(|number| number * seconds)
+        .filter(|seconds| (0.001..=60.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give a time from 1ms to 60s, with its unit, such as 10ms, 0.5s or 2s".to_owned())
+}
+
 /// Reads `LEVEL`, `MODULE=LEVEL`, or several of them with commas between.
 fn log_filter(text: &str) -> Result<Targets, String> {
     const ADVICE: &str =
@@ -309,4 +403,21 @@ fn log_filter(text: &str) -> Result<Targets, String> {
         return Err(format!("{word:?} is no level; {ADVICE}"));
     }
     text.parse().map_err(|error| format!("{error}; {ADVICE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        for (text, milliseconds) in
+            [("10ms", 10), ("0.5s", 500), ("2s", 2000), ("1ms", 1), ("1.5ms", 1), ("60s", 60_000)]
+        {
+            assert_eq!(duration(text).unwrap().as_millis(), milliseconds, "{text}");
+        }
+        for text in ["", "10", "0.5", "ms", "s", "0ms", "0.5ms", "61s", "-1s", "1m", "10 ms ", "NaNs", "infs", "1S"] {
+            assert!(duration(text).unwrap_err().contains("10ms"), "{text}");
+        }
+    }
 }

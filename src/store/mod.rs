@@ -5,6 +5,8 @@
 
 mod error;
 pub mod memory;
+pub mod redis;
+pub mod scripts;
 mod terms;
 
 use std::pin::Pin;

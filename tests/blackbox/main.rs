@@ -14,6 +14,7 @@ mod harness;
 mod json;
 mod metadata;
 mod metrics;
+mod redis_store;
 mod replicas;
 mod shutdown;
 mod wrong_protocol;

@@ -5,6 +5,7 @@ mod envoy;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod process;
+mod redis;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::redis::RedisSetup;
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 

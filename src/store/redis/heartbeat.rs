@@ -1,0 +1,89 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use super::link::Link;
+use super::script::PreparedScript;
+use crate::random;
+use crate::store::StoreError;
+
+pub(super) const SCRIPT: &str = include_str!("../../../lua/heartbeat.lua");
+
+/// A replica reports itself so often; each time is up to a fifth earlier or later.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// A replica that has not been heard of for so long is taken for gone. Four reports may be lost.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Tells Redis that this replica is there, and learns how many there are.
+///
+/// They are counted so that without Redis each can take its share of a limit. All of it is one sorted set, which expires
+/// by itself.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    link: Link,
+    script: Arc<PreparedScript>,
+    key: String,
+    /// This replica among the others: 128 random bits.
+    name: String,
+    replicas: watch::Sender<u32>,
+}
+
+impl Heartbeat {
+    pub(super) fn new(link: Link, script: Arc<PreparedScript>, key: String) -> Self {
+        let name = format!("{:016x}{:016x}", random::random_u64(), random::random_u64());
+        Self { link, script, key, name, replicas: watch::Sender::new(1) }
+    }
+
+    pub(super) fn replicas(&self) -> watch::Receiver<u32> {
+        self.replicas.subscribe()
+    }
+
+    /// Reports until nobody keeps the connection any more.
+    pub(super) async fn run(&self) {
+        let mut has_told = false;
+        while self.link.wait_until_up().await {
+            match self.report().await {
+                Ok(replicas) => {
+                    self.replicas.send_if_modified(|known| std::mem::replace(known, replicas) != replicas);
+                    has_told = false;
+                }
+                // Who keeps the connection tells of these.
+                Err(error @ (StoreError::Unreachable(_) | StoreError::Lost(_))) => debug!("no heartbeat: {error}"),
+                Err(error) if has_told => debug!("no heartbeat: {error}"),
+                Err(error) => {
+                    warn!(
+                        "replicas cannot be counted in {}, and {} is taken for their number: {error}",
+                        self.key,
+                        self.known()
+                    );
+                    has_told = true;
+                }
+            }
+            sleep(random::between(INTERVAL * 4 / 5, INTERVAL * 6 / 5)).await;
+        }
+    }
+
+    /// Says that this replica is gone. It must not be reporting any more.
+    pub(super) async fn leave(&self) {
+        if let Err(error) = self.link.command(redis::cmd("ZREM").arg(&self.key).arg(&self.name)).await {
+            debug!("the other replicas will miss this one in {LONGEST_SILENCE:?}: {error}");
+        }
+    }
+
+    fn known(&self) -> u32 {
+        *self.replicas.borrow()
+    }
+
+    async fn report(&self) -> Result<u32, StoreError> {
+        let arguments = [self.name.clone(), LONGEST_SILENCE.as_millis().to_string()];
+        match self.link.run(&self.script, &self.key, &arguments).await? {
+            Value::Int(replicas) => Ok(u32::try_from(replicas.max(1)).unwrap_or(u32::MAX)),
+            _ => Err(StoreError::Malformed("the number of replicas is no number".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, ServerErrorKind, ToRedisArgs, Value};
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use super::fault;
+use super::script::PreparedScript;
+use crate::store::StoreError;
+
+/// The connection that all calls share, whichever it is at the moment.
+///
+/// **A call whose fate is unknown is never sent again.** It is sent on the one connection that it has been given, by a
+/// client that does not repeat anything: [`MultiplexedConnection`] answers each command with what came back for it, or
+/// with an error once its connection has ended; it is the client's `ConnectionManager` and its client for a Cluster that
+/// try again, and neither is used here. The only command that follows another is the script's text after `NOSCRIPT`,
+/// which says that nothing ran.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) state: watch::Receiver<LinkState>,
+    /// How long a call waits for a connection when there is none.
+    pub(super) patience: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum LinkState {
+    Up(Arc<Connection>),
+    /// There is none, for this reason.
+    Down(StoreError),
+}
+
+impl Link {
+    /// Runs a script. If there is a connection, the first poll puts it on its way.
+    pub(super) async fn run(
+        &self,
+        script: &PreparedScript,
+        key: &str,
+        arguments: &[impl ToRedisArgs],
+    ) -> Result<Value, StoreError> {
+        self.connection().await?.run(script, key, arguments).await
+    }
+
+    /// Does a command.
+    pub(super) async fn command(&self, command: &Cmd) -> Result<Value, StoreError> {
+        let connection = self.connection().await?;
+        connection.bounded(connection.send(command)).await
+    }
+
+    /// Waits for a connection, however long it takes. False if there will never be one again.
+    pub(super) async fn wait_until_up(&self) -> bool {
+        self.state.clone().wait_for(|state| state.usable().is_some()).await.is_ok()
+    }
+
+    async fn connection(&self) -> Result<Arc<Connection>, StoreError> {
+        if let Some(connection) = self.state.borrow().usable() {
+            return Ok(Arc::clone(connection));
+        }
+        let mut state = self.state.clone();
+        match timeout(self.patience, state.wait_for(|state| state.usable().is_some())).await {
+            Ok(Ok(up)) => up.usable().map(Arc::clone).ok_or_else(|| up.cause()),
+            Ok(Err(_)) => Err(StoreError::Unreachable("the store has been closed".to_owned())),
+            Err(_) => Err(self.state.borrow().cause()),
+        }
+    }
+}
+
+impl LinkState {
+    fn usable(&self) -> Option<&Arc<Connection>> {
+        match self {
+            Self::Up(connection) if !connection.is_given_up() => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Why there is no connection.
+    fn cause(&self) -> StoreError {
+        match self {
+            Self::Down(cause) => cause.clone(),
+            Self::Up(_) => StoreError::Unreachable("the connection has just broken".to_owned()),
+        }
+    }
+}
+
+/// One connection, from when it is ready for calls until somebody finds that it is broken.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: MultiplexedConnection,
+    /// The longest that a call is waited for. Longer than the caller can use its answer for a request, because an answer
+    /// brings hits that others can have.
+    bound: Duration,
+    /// Answers so far. Redis answers in the order of the commands.
+    answers: AtomicU64,
+    /// Takes the reason to give it up; none is left when it has been.
+    give_up: Mutex<Option<oneshot::Sender<String>>>,
+}
+
+impl Connection {
+    pub(super) fn new(client: MultiplexedConnection, bound: Duration) -> (Self, oneshot::Receiver<String>) {
+        let (give_up, given_up) = oneshot::channel();
+        let answers = AtomicU64::new(0);
+        (Self { client, bound, answers, give_up: Mutex::new(Some(give_up)) }, given_up)
+    }
+
+    /// Lets no further call have it, and has it replaced.
+    pub(super) fn give_up(&self, cause: &str) {
+        if let Some(give_up) = self.give_up.lock().take() {
+            // Nobody listens when it is being replaced already.
+            let _ = give_up.send(cause.to_owned());
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.give_up.lock().is_none()
+    }
+
+    async fn run(
+        &self,
+        script: &PreparedScript,
+        key: &str,
+        arguments: &[impl ToRedisArgs],
+    ) -> Result<Value, StoreError> {
+        self.bounded(async {
+            match self.send(&script.by_hash(key, arguments)).await? {
+                Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript) => {
+                    self.send(&script.by_text(key, arguments)).await
+                }
+                reply => Ok(reply),
+            }
+        })
+        .await
+    }
+
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        let reply = self.client.clone().send_packed_command(command).await?;
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        Ok(reply)
+    }
+
+    async fn bounded(&self, exchange: impl Future<Output = RedisResult<Value>>) -> Result<Value, StoreError> {
+        let answers_before = self.answers.load(Ordering::Relaxed);
+        match timeout(self.bound, exchange).await {
+            Ok(Ok(Value::ServerError(error))) => {
+                if fault::is_read_only(&error) {
+                    // The primary is elsewhere, and may be found under the same name.
+                    self.give_up("the server is a read-only replica");
+                }
+                Err(fault::answered(&error))
+            }
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => {
+                let cause = fault::one_line(&error.to_string());
+                self.give_up(&cause);
+                Err(StoreError::Lost(cause))
+            }
+            Err(_) => {
+                let cause = format!("no answer within {:?}", self.bound);
+                if self.answers.load(Ordering::Relaxed) == answers_before {
+                    self.give_up(&cause);
+                }
+                Err(StoreError::Lost(cause))
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+use redis::{Cmd, ToRedisArgs};
+
+/// A script, which has one key, and the name under which Redis keeps it.
+#[derive(Debug)]
+pub(super) struct PreparedScript {
+    text: &'static str,
+    /// SHA-1 of the text, in hexadecimal.
+    hash: String,
+}
+
+impl PreparedScript {
+    pub(super) fn new(text: &'static str) -> Self {
+        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    /// The command that runs it if Redis has it.
+    pub(super) fn by_hash(&self, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
+        invocation("EVALSHA", &self.hash, key, arguments)
+    }
+
+    /// The command that runs it and makes Redis keep it.
+    pub(super) fn by_text(&self, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
+        invocation("EVAL", self.text, key, arguments)
+    }
+
+    /// The command that makes Redis keep it.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.text);
+        command
+    }
+}
+
+fn invocation(name: &str, script: &str, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(1).arg(key).arg(arguments);
+    command
+}

@@ -1,0 +1,211 @@
+//! A real Redis.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use redis::{Connection, FromRedisValue, RedisResult};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::{PATIENCE, free_address, wait_for};
+
+/// Everything that it takes to start one; what is started twice has the same address and begins empty.
+#[derive(Debug)]
+pub(crate) struct RedisSetup {
+    address: SocketAddr,
+    is_on_socket: bool,
+    password: Option<String>,
+    flags: Vec<String>,
+    folder: TempDir,
+}
+
+impl RedisSetup {
+    /// On an address of its own, which nothing listens on yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            address: free_address(),
+            is_on_socket: false,
+            password: None,
+            flags: Vec::new(),
+            folder: TempDir::new().unwrap(),
+        }
+    }
+
+    /// On a unix socket, and on no port.
+    pub(crate) fn on_socket(mut self) -> Self {
+        self.is_on_socket = true;
+        self
+    }
+
+    /// Open only to those who give this password, of letters and digits.
+    pub(crate) fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Further settings, as `redis-server` takes them: `--maxmemory`, `10mb`.
+    pub(crate) fn flags<S: Into<String>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
+        self.flags.extend(flags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Where it listens, unless it is on a socket.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How a client with all rights finds it, whether it runs or not.
+    pub(crate) fn url(&self) -> String {
+        let user = self.password.as_ref().map_or_else(String::new, |password| format!(":{password}@"));
+        match (self.is_on_socket, &self.password) {
+            (false, _) => format!("redis://{user}{}", self.address),
+            (true, None) => format!("unix://{}", self.socket().display()),
+            (true, Some(password)) => format!("unix://{}?pass={password}", self.socket().display()),
+        }
+    }
+
+    /// Starts it and waits until it answers.
+    pub(crate) fn start(self) -> Redis {
+        let process = self.launch();
+        Redis { process, setup: self }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn launch(&self) -> Process {
+        // Valkey, or another version, can stand in.
+        let binary = env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server"));
+        let mut command = Command::new(binary);
+        command.args(["--bind", &self.address.ip().to_string()]);
+        if self.is_on_socket {
+            command.args(["--port", "0", "--unixsocket"]).arg(self.socket());
+        } else {
+            command.args(["--port", &self.address.port().to_string()]);
+        }
+        if let Some(password) = &self.password {
+            command.args(["--requirepass", password]);
+        }
+        // Nothing is kept on disk: it is empty whenever it starts.
+        command.args(["--save", "", "--appendonly", "no"]).arg("--dir").arg(self.folder.path());
+        command.args(&self.flags);
+        let mut process = Process::start("redis", &mut command, self.folder.path().join("log"));
+        wait_for("redis to answer", || {
+            let exit = process.has_exited();
+            assert!(exit.is_none(), "redis ended before it answered: {}", exit.unwrap());
+            self.answers().then_some(())
+        });
+        process
+    }
+
+    /// Whether it is ready to do what it is asked.
+    fn answers(&self) -> bool {
+        self.connect().and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection)).is_ok()
+    }
+
+    fn connect(&self) -> RedisResult<Connection> {
+        let client = redis::Client::open(self.url())?;
+        let connection = client.get_connection_with_timeout(Duration::from_secs(1))?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        Ok(connection)
+    }
+}
+
+/// A running Redis. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    process: Process,
+    setup: RedisSetup,
+}
+
+impl Redis {
+    /// One on a port, with no password and no other setting.
+    pub(crate) fn start() -> Self {
+        RedisSetup::new().start()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.setup.url()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.setup.address()
+    }
+
+    /// Kills it as the kernel would, and waits until it is gone. [`restart`](Self::restart) brings it back.
+    pub(crate) fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait_for_exit();
+    }
+
+    /// Starts it again on the same address, and waits until it answers. It has forgotten everything.
+    pub(crate) fn restart(&mut self) {
+        if self.process.has_exited().is_none() {
+            self.kill();
+        }
+        self.process = self.setup.launch();
+    }
+
+    /// Stops it in its tracks. Its connections stay open, and nothing is answered until [`resume`](Self::resume).
+    pub(crate) fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Does a command, such as `["HGETALL", "key"]`, over a connection of its own.
+    pub(crate) fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let (name, arguments) = words.split_first().expect("a command has a name");
+        redis::cmd(name).arg(arguments).query(&mut self.setup.connect()?)
+    }
+
+    /// Does a command that must succeed.
+    pub(crate) fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.try_command(words).unwrap_or_else(|error| panic!("redis, told {words:?}: {error}"))
+    }
+
+    pub(crate) fn flush_all(&self) {
+        self.command::<()>(&["FLUSHALL"]);
+    }
+
+    /// Makes it forget all scripts.
+    pub(crate) fn script_flush(&self) {
+        self.command::<()>(&["SCRIPT", "FLUSH"]);
+    }
+
+    /// Closes all connections but the one that asks for it, and returns how many there were.
+    pub(crate) fn kill_clients(&self) -> u64 {
+        self.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+    }
+
+    /// How often each command was called since the start, by its name in lower case: `evalsha`, `config|get`.
+    pub(crate) fn command_counts(&self) -> BTreeMap<String, u64> {
+        let stats: String = self.command(&["INFO", "commandstats"]);
+        let count = |line: &str| {
+            let (name, values) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), values.split(',').next()?.parse().ok()?))
+        };
+        stats.lines().filter_map(count).collect()
+    }
+
+    /// All names of keys, in order.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.command(&["KEYS", "*"]);
+        keys.sort();
+        keys
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
+    }
+}

@@ -48,8 +48,8 @@ pub(super) struct Caller {
 pub(super) enum Pace {
     /// So many requests are always under way.
     Closed { under_way: usize },
-    /// So many requests a second are due, whatever becomes of them.
-    Open { per_second: u64 },
+    /// A request is due every so many µs, whatever becomes of the others.
+    Open { every: u64 },
 }
 
 /// Which replica is asked.
@@ -71,13 +71,20 @@ pub(super) enum Keys {
     Skewed(u32),
 }
 
+impl Pace {
+    /// So many requests a second are due.
+    pub(super) const fn per_second(count: u64) -> Self {
+        Self::Open { every: 1_000_000 / count }
+    }
+}
+
 impl Caller {
     pub(super) fn open(per_second: u64) -> Self {
-        Self { pace: Pace::Open { per_second }, route: Route::Each, keys: Keys::One, hits: 1..=1 }
+        Self { pace: Pace::per_second(per_second), route: Route::Each, keys: Keys::One, hits: 1..=1 }
     }
 
     pub(super) fn closed(under_way: usize) -> Self {
-        Self { pace: Pace::Closed { under_way }, ..Self::open(0) }
+        Self { pace: Pace::Closed { under_way }, ..Self::open(1) }
     }
 
     pub(super) fn route(self, route: Route) -> Self {
@@ -127,8 +134,8 @@ async fn ask_all(timeline: Timeline, targets: &[Target], callers: Vec<Caller>, t
         let at_work = Arc::new(AtWork { caller, connections, weights, timeline, begin, end, record });
         let seed = 1000 * number as u64;
         match at_work.caller.pace {
-            Pace::Open { per_second } => {
-                tasks.spawn(at_work.ask_when_due(per_second, Random(seed)));
+            Pace::Open { every } => {
+                tasks.spawn(at_work.ask_when_due(every, Random(seed)));
             }
             Pace::Closed { under_way } => {
                 for line in 0..under_way {
@@ -177,10 +184,10 @@ impl AtWork {
         }
     }
 
-    async fn ask_when_due(self: Arc<Self>, per_second: u64, mut random: Random) {
+    async fn ask_when_due(self: Arc<Self>, every: u64, mut random: Random) {
         let mut under_way = JoinSet::new();
         for turn in 0.. {
-            let due = self.begin + turn as u64 * 1_000_000 / per_second;
+            let due = self.begin + turn as u64 * every;
             sleep_until(self.timeline.instant(Duration::from_micros(due)).into()).await;
             if !self.goes_on() {
                 break;

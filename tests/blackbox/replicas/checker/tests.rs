@@ -109,7 +109,11 @@ fn random_histories_are_judged_as_by_their_definition() {
             let within: Vec<_> = admissions.iter().filter(|one| from <= one.from && one.until <= until).collect();
             let hits: u64 = within.iter().map(|one| one.hits).sum();
             let allowed = allowance.burst * allowance.period + allowance.amount * (until - from);
-            assert_eq!(i128::from(hits * allowance.period) - i128::from(allowed), over, "the interval is the right one");
+            assert_eq!(
+                i128::from(hits * allowance.period) - i128::from(allowed),
+                over,
+                "the interval is the right one"
+            );
         }
         excesses += u32::from(found.is_some_and(|worst| worst.is_excess()));
     }

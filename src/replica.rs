@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Clock;
 use crate::engine::{Answer, Call, Decision, Engine, InvalidRequest, Ruling, Unavailable, Waiting};
+use crate::limit::Now;
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
 
@@ -36,9 +38,12 @@ pub struct Replica {
 pub struct Lender {
     pub store: Arc<dyn Store>,
     pub timeout: Duration,
+    /// How many replicas share the store.
+    pub replicas: watch::Receiver<u32>,
 }
 
 /// A decision, or one to come.
+#[expect(missing_debug_implementations, reason = "a future has none")]
 pub enum Deciding {
     Decided(Decision),
     Waits(Pin<Box<dyn Future<Output = Result<Decision, Unavailable>> + Send>>),
@@ -50,13 +55,13 @@ impl Replica {
         Arc::new(Self { engine, clock, store })
     }
 
-    /// Decides a request. Most are decided at once.
+    /// Decides a request at the time `now`. Most are decided at once.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`] where the message is none that Envoy sends.
-    pub fn decide(self: &Arc<Self>, request: &RateLimitRequest) -> Result<Deciding, InvalidRequest> {
-        let Ruling { answer, calls } = self.engine.decide(request, self.clock.now())?;
+    pub fn decide(self: &Arc<Self>, request: &RateLimitRequest, now: Now) -> Result<Deciding, InvalidRequest> {
+        let Ruling { answer, calls } = self.engine.decide(request, now)?;
         self.make(calls);
         Ok(match answer {
             Answer::Decided(decision) => Deciding::Decided(decision),
@@ -110,7 +115,17 @@ impl Replica {
 
     /// Does for ever what must be done now and then: follows the system's clock, looks after leases, sweeps the table.
     pub async fn keep_house(self: Arc<Self>) {
-        tokio::join!(self.keep_leases(), self.keep_table());
+        tokio::join!(self.keep_leases(), self.keep_table(), self.follow_replicas());
+    }
+
+    async fn follow_replicas(&self) {
+        let Some(mut replicas) = self.store.as_ref().map(|lender| lender.replicas.clone()) else { return };
+        loop {
+            self.engine.set_replicas(*replicas.borrow_and_update());
+            if replicas.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     async fn keep_leases(self: &Arc<Self>) {

@@ -12,8 +12,9 @@ use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::{EngineSettings, LeaseSettings};
-use crate::limit::Algorithm;
+use crate::limit::{Algorithm, Micros};
 use crate::policy::{Defaults, FailureMode};
+use crate::random::random_u64;
 use crate::store::redis::{KeyPrefix, RedisAddress, RedisSettings};
 
 /// What `comporta serve` is told.
@@ -131,6 +132,36 @@ pub struct StoreSettings {
         value_parser = KeyPrefix::new
     )]
     pub redis_key_prefix: KeyPrefix,
+
+    /// The longest time for which hits are borrowed from Redis ahead of need: longer costs fewer calls, and lets other
+    /// replicas wait for hits that are not used
+    #[arg(
+        long,
+        env = "COMPORTA_LEASE_HORIZON",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = duration
+    )]
+    pub lease_horizon: Duration,
+
+    /// Borrow more, in the background, when so many percent of what was borrowed are left, 1 to 99: more lets fewer
+    /// requests wait, and costs more calls
+    #[arg(
+        long,
+        env = "COMPORTA_LEASE_RENEW_AT",
+        value_name = "PERCENT",
+        default_value = "25",
+        value_parser = value_parser!(u8).range(1..=99)
+    )]
+    pub lease_renew_at: u8,
+
+    /// What limits do while Redis cannot be asked, if they do not say
+    #[arg(long, env = "COMPORTA_FAILURE_MODE", value_name = "MODE", value_enum, default_value_t = FailureMode::Local)]
+    pub failure_mode: FailureMode,
+
+    /// How many replicas share the limits [default: counted in Redis]
+    #[arg(long, env = "COMPORTA_REPLICAS", value_name = "COUNT", value_parser = value_parser!(u32).range(1..))]
+    pub replicas: Option<u32>,
 }
 
 /// What a response tells besides the decision.
@@ -261,6 +292,21 @@ impl ValueEnum for Algorithm {
     }
 }
 
+impl ValueEnum for FailureMode {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(match self {
+            Self::Local => "Each replica lets its part of the limit pass",
+            Self::Open => "Everything passes",
+            Self::Closed => "Everything is refused",
+            Self::Unavailable => "The request is answered with UNAVAILABLE, and Envoy decides",
+        }))
+    }
+}
+
 impl DefaultSettings {
     #[must_use]
     pub const fn defaults(&self) -> Defaults {
@@ -275,10 +321,13 @@ impl ServeSettings {
             max_buckets: self.max_buckets as usize,
             shadow_mode: self.shadow_mode,
             defaults: self.policy.defaults.defaults(),
-            failure_mode: FailureMode::Local,
-            store_timeout: None,
-            lease: LeaseSettings::default(),
-            random_seed: 0,
+            failure_mode: self.store.failure_mode,
+            store_timeout: self.store.redis_url.as_ref().map(|_| Micros::from(self.store.redis_timeout)),
+            lease: LeaseSettings {
+                horizon: Micros::from(self.store.lease_horizon),
+                renew_at_percent: self.store.lease_renew_at,
+            },
+            random_seed: random_u64(),
         }
     }
 }

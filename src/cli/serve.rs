@@ -1,13 +1,17 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tracing::info;
 
 use super::summary;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::replica::{Lender, Replica};
 use crate::server::{self, BoxError, Listeners};
 use crate::settings::ServeSettings;
+use crate::store::Store;
+use crate::store::redis::RedisStore;
 use crate::{policy, telemetry};
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
@@ -33,7 +37,7 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
     })?;
     info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
-    let engine = Arc::new(Engine::new(loaded.policy, settings.engine(), clock.now()));
+    let engine = Engine::new(loaded.policy, settings.engine(), clock.now());
 
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = settings.threads {
@@ -42,6 +46,25 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
     runtime.enable_all().build()?.block_on(async {
         let shutdown = server::signals()?;
         let listeners = Listeners::bind(settings)?;
-        server::serve(listeners, engine, clock, settings, shutdown).await
+        let redis = settings.store.redis().map(|redis| RedisStore::start(&redis));
+        let lender = redis.as_ref().map(|redis| Lender {
+            store: Arc::clone(redis) as Arc<dyn Store>,
+            timeout: settings.store.redis_timeout,
+            replicas: settings.store.replicas.map_or_else(|| redis.replicas(), |count| watch::channel(count).1),
+        });
+        let replica = Replica::new(engine, clock, lender);
+        let prepared = {
+            let redis = redis.clone();
+            async move {
+                if let Some(redis) = redis {
+                    redis.tried().await;
+                }
+            }
+        };
+        server::serve(listeners, replica, settings, prepared, shutdown).await?;
+        if let Some(redis) = redis {
+            redis.stop().await;
+        }
+        Ok(())
     })
 }

@@ -254,6 +254,9 @@ impl Slot {
     pub(super) fn refund(&mut self, limit: &Limit, hits: u64, now: Now) -> Option<Call> {
         let hits = hits.min(2 * u64::from(limit.capacity()));
         self.record.give_back(limit, hits, now);
+        if let Some(borrower) = &mut self.borrower {
+            borrower.leases.forget_refusals();
+        }
         self.special(limit, Operation::Refund { hits }, Purpose::Unattended, now).filter(|_| hits > 0)
     }
 

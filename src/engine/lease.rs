@@ -373,7 +373,13 @@ impl Leases {
     /// From now on another limit counts: what was borrowed and what is known belong to the old one.
     pub(super) fn change(&mut self, limit: Limit, now: Micros) {
         self.return_all(now);
-        (self.limit, self.denied_until, self.ask_after) = (limit, Micros(0), Micros(0));
+        self.forget_refusals();
+        self.limit = limit;
+    }
+
+    /// What was refused may pass now.
+    pub(super) const fn forget_refusals(&mut self) {
+        (self.denied_until, self.ask_after) = (Micros(0), Micros(0));
     }
 
     /// Until when what is not held may be refused without asking the store.

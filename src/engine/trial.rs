@@ -130,19 +130,52 @@ impl<'p> Trial<'p> {
         terms: &Terms,
         now: Now,
     ) -> Self {
-        let (verdict, source, effect) = match outcome {
-            Outcome::AtTheEnd => return Self::begin(check, buckets, now),
-            Outcome::Passes { aside, grant } => (Verdict::Passes, Source::Store, Effect::Granted { aside, grant }),
-            Outcome::Refused => (Verdict::Refuses, Source::Store, Effect::None),
-            Outcome::Told { passes } => (Verdict::of(passes), Source::Store, Effect::None),
-            Outcome::Unknown if stand_in == StandIn::Estimate => (Verdict::Unknown, Source::Local, Effect::None),
-            Outcome::Unknown | Outcome::Failed => {
-                let (verdict, effect) = fall_back(&check, buckets, terms, now);
-                (verdict, Source::Fallback, effect)
+        let record = Record::new(&check.limit, present(&check, record_of(&check, buckets).as_ref(), now), now);
+        let mut trial = Self {
+            check,
+            verdict: Verdict::Unknown,
+            source: Source::Store,
+            wants_upkeep: true,
+            effect: Effect::None,
+            record,
+        };
+        match outcome {
+            Outcome::AtTheEnd => return Self::begin(trial.check, buckets, now),
+            Outcome::Passes { aside, grant } => {
+                trial.verdict = Verdict::Passes;
+                trial.effect = Effect::Granted { aside, grant };
+            }
+            Outcome::Refused => trial.verdict = Verdict::Refuses,
+            Outcome::Told { passes } => trial.verdict = Verdict::of(passes),
+            Outcome::Unknown if stand_in == StandIn::Estimate => trial.source = Source::Local,
+            Outcome::Unknown | Outcome::Failed => trial.fall_back(buckets, terms, now),
+        }
+        trial
+    }
+
+    /// Decides without the store.
+    fn fall_back(&mut self, buckets: &mut Locked<'_>, terms: &Terms, now: Now) {
+        let check = &self.check;
+        self.source = Source::Fallback;
+        self.verdict = match check.failure_mode {
+            FailureMode::Open => Verdict::Passes,
+            FailureMode::Closed => Verdict::Refuses,
+            FailureMode::Unavailable => Verdict::Unavailable,
+            FailureMode::Local => {
+                let limit = check.limit.share(terms.replicas());
+                let borrower = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut());
+                let before = borrower.as_ref().and_then(|borrower| borrower.fallback);
+                let mut bucket = before.unwrap_or_else(|| Bucket::unused(&limit, now));
+                bucket.settle(&limit, now);
+                let passes = bucket.apply(&limit, check.hits, check.overdraft);
+                if let Some(borrower) = borrower {
+                    borrower.fallback = Some(bucket);
+                    self.effect = Effect::Fallback { before };
+                }
+                self.record = Record::new(&limit, bucket, now);
+                Verdict::of(passes)
             }
         };
-        let record = Record::new(&check.limit, present(&check, record_of(&check, buckets).as_ref(), now), now);
-        Self { check, verdict, source, wants_upkeep: true, effect, record }
     }
 
     pub(super) fn refuses(&self) -> bool {
@@ -229,6 +262,9 @@ impl<'p> Trial<'p> {
 
     /// Takes note of what the bucket is after other trials have been undone.
     pub(super) fn look_again(&mut self, buckets: &mut Locked<'_>, now: Now) {
+        if self.source == Source::Fallback {
+            return;
+        }
         let bucket = present(&self.check, record_of(&self.check, buckets).as_ref(), now);
         self.record = Record::new(&self.check.limit, bucket, now);
     }
@@ -271,27 +307,6 @@ pub(super) enum StandIn {
     /// The request is refused anyway, so a guess is good enough for the status.
     Estimate,
     FailureMode,
-}
-
-/// Decides without the store.
-fn fall_back(check: &Check<'_>, buckets: &mut Locked<'_>, terms: &Terms, now: Now) -> (Verdict, Effect) {
-    match check.failure_mode {
-        FailureMode::Open => (Verdict::Passes, Effect::None),
-        FailureMode::Closed => (Verdict::Refuses, Effect::None),
-        FailureMode::Unavailable => (Verdict::Unavailable, Effect::None),
-        FailureMode::Local => {
-            let limit = check.limit.share(terms.replicas());
-            let Some(borrower) = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut()) else {
-                return (Verdict::of(check.hits.needed() <= u64::from(limit.capacity())), Effect::None);
-            };
-            let before = borrower.fallback;
-            let mut bucket = before.unwrap_or_else(|| Bucket::unused(&limit, now));
-            bucket.settle(&limit, now);
-            let passes = bucket.apply(&limit, check.hits, check.overdraft);
-            borrower.fallback = Some(bucket);
-            (Verdict::of(passes), Effect::Fallback { before })
-        }
-    }
 }
 
 /// Does to a bucket of this process what the check asks. Whether it passes, what was stored before, and what is now.

@@ -17,6 +17,12 @@ impl Micros {
     }
 }
 
+impl From<std::time::Duration> for Micros {
+    fn from(time: std::time::Duration) -> Self {
+        Self(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Add for Micros {
     type Output = Self;
 

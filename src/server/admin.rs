@@ -115,7 +115,7 @@ fn page<T: Serialize + fmt::Display + 'static>(page: &'static Page<T>) -> Method
         admin
             .make(move || {
                 let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-                render(&app.engine, &query.unwrap_or_default(), accept, app.clock.now(), page)
+                render(app.engine(), &query.unwrap_or_default(), accept, app.clock().now(), page)
             })
             .await
     })

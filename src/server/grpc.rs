@@ -1,5 +1,6 @@
 use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,7 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_prost::ProstCodec;
 
+use super::answer::{AnswerError, Answering};
 use super::listen::grpc_connections;
 use super::sniff::sniff;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, reflection};
@@ -27,7 +29,7 @@ pub(super) async fn serve(
     health: HealthServer<impl Health>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
-    let incoming = sniff(grpc_connections(listener, Arc::clone(&app.clock)), Arc::clone(&app));
+    let incoming = sniff(grpc_connections(listener, Arc::clone(app.clock())), Arc::clone(&app));
     Server::builder()
         .add_service(RateLimitService(app))
         .add_service(health)
@@ -75,10 +77,28 @@ struct ShouldRateLimit(Arc<App>);
 
 impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     type Response = RateLimitResponse;
-    type Future = Ready<Result<Response<RateLimitResponse>, Status>>;
+    type Future = GrpcAnswering;
 
     fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
-        let answer = self.0.answer(request.get_ref());
-        ready(answer.map(Response::new).map_err(|invalid| Status::invalid_argument(invalid.to_string())))
+        GrpcAnswering(self.0.answer(request.get_ref()))
+    }
+}
+
+/// An answer in gRPC's terms.
+struct GrpcAnswering(Answering);
+
+impl Future for GrpcAnswering {
+    type Output = Result<Response<RateLimitResponse>, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.map(Response::new).map_err(to_status))
+    }
+}
+
+fn to_status(error: AnswerError) -> Status {
+    let message = error.to_string();
+    match error {
+        AnswerError::Invalid(_) => Status::invalid_argument(message),
+        AnswerError::Unavailable(_) => Status::unavailable(message),
     }
 }

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -11,7 +10,8 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use http::{StatusCode, header};
 use tokio::net::TcpListener;
 
-use super::{App, BoxError, MAX_MESSAGE_BYTES, json};
+use super::answer::AnswerError;
+use super::{App, BoxError, MAX_MESSAGE_BYTES, Phase, json};
 
 pub(super) async fn serve(
     listener: TcpListener,
@@ -32,12 +32,12 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Whether requests should be sent here: not while the process is about to end.
+/// Whether requests should be sent here: not before the store was tried, nor while the process is about to end.
 async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
-    if app.is_draining.load(Ordering::Relaxed) {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else {
-        (StatusCode::OK, "ok\n")
+    match *app.phase.borrow() {
+        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+        Phase::Serving => (StatusCode::OK, "ok\n"),
+        Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
     }
 }
 
@@ -61,7 +61,7 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
             );
         }
     };
-    match app.answer(&request) {
+    match app.answer(&request).await {
         Ok(response) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
@@ -69,7 +69,8 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
             };
             answer(status, &json::write_response(&response))
         }
-        Err(invalid) => refuse(StatusCode::BAD_REQUEST, &invalid.to_string()),
+        Err(error @ AnswerError::Invalid(_)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error @ AnswerError::Unavailable(_)) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 

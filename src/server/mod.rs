@@ -1,6 +1,7 @@
 //! The faces of the service: gRPC for Envoy, HTTP for functions and probes, a port for operators.
 
 mod admin;
+mod answer;
 mod grpc;
 mod http;
 mod json;
@@ -12,23 +13,25 @@ mod signals;
 mod sniff;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 pub use listen::Listeners;
 pub use signals::signals;
 
-use crate::clock::Clock;
-use crate::engine::{Engine, InvalidRequest};
+use crate::clock::{Clock, Reading};
+use crate::engine::{Decision, Engine};
+use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
 use crate::telemetry::metrics::Metrics;
+use answer::Answering;
 use response::to_response;
 
 /// Any error, at the edges of the program where it is only told.
@@ -43,39 +46,66 @@ const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
 /// What the faces share.
 #[derive(Debug)]
 struct App {
-    engine: Arc<Engine>,
-    clock: Arc<Clock>,
+    replica: Arc<Replica>,
     metrics: Metrics,
     response: ResponseSettings,
-    is_draining: AtomicBool,
+    phase: watch::Sender<Phase>,
+}
+
+/// What the service has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It answers already, and should get no requests yet if others can have them.
+    Starting,
+    Serving,
+    Stopping,
 }
 
 impl App {
-    fn new(engine: Arc<Engine>, clock: Arc<Clock>, response: ResponseSettings) -> Self {
-        let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&clock));
-        Self { engine, clock, metrics, response, is_draining: AtomicBool::new(false) }
+    fn new(replica: Arc<Replica>, response: ResponseSettings) -> Self {
+        let metrics = Metrics::new(Arc::clone(&replica));
+        Self { replica, metrics, response, phase: watch::Sender::new(Phase::Starting) }
     }
 
-    fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InvalidRequest> {
-        let asked = self.clock.read();
-        let crate::engine::Answer::Decided(decision) = self.engine.decide(request, asked.now)?.answer else { todo!() };
+    fn engine(&self) -> &Engine {
+        &self.replica.engine
+    }
+
+    fn clock(&self) -> &Arc<Clock> {
+        &self.replica.clock
+    }
+
+    fn answer(self: &Arc<Self>, request: &RateLimitRequest) -> Answering {
+        let asked = self.clock().read();
+        match self.replica.decide(request, asked.now) {
+            Err(invalid) => Answering::ready(Err(invalid.into())),
+            Ok(Deciding::Decided(decision)) => Answering::ready(Ok(self.respond(decision, request, asked))),
+            Ok(Deciding::Waits(decision)) => {
+                let (app, request) = (Arc::clone(self), request.clone());
+                Answering::Waits(Box::pin(async move { Ok(app.respond(decision.await?, &request, asked)) }))
+            }
+        }
+    }
+
+    fn respond(&self, decision: Decision, request: &RateLimitRequest, asked: Reading) -> RateLimitResponse {
         self.metrics.observe_decision(asked.elapsed());
-        Ok(to_response(decision, request, &self.response))
+        to_response(decision, request, &self.response)
     }
 }
 
-/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most.
+/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most. Requests are
+/// answered from the beginning; probes are told to send them once `prepared` resolves, after two seconds at the latest.
 pub async fn serve(
     listeners: Listeners,
-    engine: Arc<Engine>,
-    clock: Arc<Clock>,
+    replica: Arc<Replica>,
     settings: &ServeSettings,
+    prepared: impl Future<Output = ()> + Send + 'static,
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), BoxError> {
-    let app = Arc::new(App::new(engine, clock, settings.response.clone()));
+    let app = Arc::new(App::new(Arc::clone(&replica), settings.response.clone()));
     let (health, health_service) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
-        health.set_service_status(name, ServingStatus::Serving).await;
+        health.set_service_status(name, ServingStatus::NotServing).await;
     }
     info!("listening: {listeners}");
 
@@ -83,8 +113,9 @@ pub async fn serve(
     let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
     let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
     let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), until_set(&stop_http)));
-    let mut housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
+    let mut housekeeping = tokio::spawn(Arc::clone(&replica).keep_house());
 
+    let starting = tokio::spawn(start_up(prepared, Arc::clone(&app), health.clone()));
     tokio::select! {
         reason = shutdown => info!("stopping: {reason}"),
         // A task that ends by itself has failed; there is nothing to drain then.
@@ -93,7 +124,8 @@ pub async fn serve(
         ended = &mut admin => return Err(failure("admin", ended)),
         ended = &mut housekeeping => return Err(failure("housekeeping", ended.map(Ok))),
     }
-    app.is_draining.store(true, Ordering::Relaxed);
+    starting.abort();
+    app.phase.send_replace(Phase::Stopping);
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
     }
@@ -106,6 +138,7 @@ pub async fn serve(
             health.clone().clear_service_status(name).await;
         }
         drop((&mut grpc).await);
+        replica.return_leases().await;
         stop_http.send_replace(true);
         tokio::join!(&mut http, &mut admin)
     };
@@ -118,6 +151,16 @@ pub async fn serve(
     housekeeping.abort();
     info!("stopped");
     Ok(())
+}
+
+/// Tells probes that requests can come.
+async fn start_up(prepared: impl Future<Output = ()>, app: Arc<App>, health: HealthReporter) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    drop(tokio::time::timeout(PATIENCE, prepared).await);
+    for name in HEALTH_NAMES {
+        health.set_service_status(name, ServingStatus::Serving).await;
+    }
+    app.phase.send_replace(Phase::Serving);
 }
 
 /// Why the service cannot go on.
@@ -133,16 +176,4 @@ fn until_set(flag: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 's
     let mut flag = flag.subscribe();
     // An error means that the sender is gone, which ends the service too.
     async move { drop(flag.wait_for(|is_set| *is_set).await) }
-}
-
-/// Sweeps idle buckets away, a hundredth of the table at a time, and follows the system's clock.
-async fn keep_house(app: Arc<App>) {
-    const PARTS: usize = 100;
-    let mut pause = tokio::time::interval(Duration::from_millis(100));
-    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        pause.tick().await;
-        app.clock.follow_utc();
-        app.engine.sweep(app.clock.now(), PARTS);
-    }
 }

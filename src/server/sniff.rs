@@ -97,7 +97,7 @@ impl MistakeLog {
             Mistake::Http1 => &self.http_1,
             Mistake::Unknown => &self.unknown,
         };
-        if let Some(passed_over) = warnings.admit(self.app.clock.now()) {
+        if let Some(passed_over) = warnings.admit(self.app.clock().now()) {
             let peer = peer.map_or_else(|_| "unknown".to_owned(), |peer| peer.to_string());
             warn!(peer, passed_over, "{}", mistake.advice());
         }

@@ -52,7 +52,7 @@ impl MemoryStore {
     pub fn serve(&mut self, call: &StoreCall, now: Micros) -> Reply {
         match call.limit.algorithm() {
             Algorithm::TokenBucket => {
-                let kept = self.token_bucket(&call.bucket, now).map(|kept| kept.bucket);
+                let kept = find(&mut self.token_buckets, &call.bucket, now);
                 let mut bucket = kept.unwrap_or_else(|| SharedTokenBucket::full(now));
                 bucket.settle(&call.limit, now);
                 let outcome = bucket.apply(&call.limit, &call.operation);
@@ -63,7 +63,7 @@ impl MemoryStore {
                 bucket.reply(&call.limit, outcome, now)
             }
             Algorithm::FixedWindow => {
-                let kept = self.fixed_window(&call.bucket, now).map(|kept| kept.bucket);
+                let kept = find(&mut self.fixed_windows, &call.bucket, now);
                 let mut window = kept.unwrap_or(SharedFixedWindow::UNUSED);
                 window.settle(&call.limit, now);
                 let outcome = window.apply(&call.limit, &call.operation, now);
@@ -87,6 +87,16 @@ impl MemoryStore {
     pub fn fixed_window(&self, name: &str, now: Micros) -> Option<Kept<SharedFixedWindow>> {
         self.fixed_windows.get(name).filter(|kept| kept.is_there(now)).copied()
     }
+}
+
+/// What is kept under a name. As in Redis, what is found to be over is gone, even if the clock then goes back.
+fn find<B: Copy>(buckets: &mut HashMap<Arc<str>, Kept<B>>, name: &str, now: Micros) -> Option<B> {
+    let kept = buckets.get(name)?;
+    if !kept.is_there(now) {
+        buckets.remove(name);
+        return None;
+    }
+    Some(kept.bucket)
 }
 
 /// What an operation has done to a bucket.

@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::histogram::{Snapshot, TimeHistogram};
-use crate::clock::Clock;
-use crate::engine::{ActivePolicy, Engine, Tally};
+use crate::engine::{ActivePolicy, Tally};
+use crate::replica::Replica;
 
 /// The content type of what [`Metrics::encode`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,17 +30,16 @@ pub struct Metrics {
 /// Reads what has been counted when it is asked for, so that counting costs an atomic addition.
 #[derive(Debug)]
 struct EngineCollector {
-    engine: Arc<Engine>,
-    clock: Arc<Clock>,
+    replica: Arc<Replica>,
     decision_times: Arc<TimeHistogram>,
 }
 
 impl Metrics {
     #[must_use]
-    pub fn new(engine: Arc<Engine>, clock: Arc<Clock>) -> Self {
+    pub fn new(replica: Arc<Replica>) -> Self {
         let mut registry = Registry::with_prefix("comporta");
         let decision_times = Arc::<TimeHistogram>::default();
-        let collector = EngineCollector { engine, clock, decision_times: Arc::clone(&decision_times) };
+        let collector = EngineCollector { replica, decision_times: Arc::clone(&decision_times) };
         registry.register_collector(Box::new(collector));
         Self { registry, decision_times }
     }
@@ -67,7 +66,7 @@ impl Collector for EngineCollector {
 
 impl EngineCollector {
     fn encode_counts(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let (counts, table) = (self.engine.counts(), self.engine.table());
+        let (counts, table) = (self.replica.engine.counts(), self.replica.engine.table());
 
         let mut requests =
             encoder.encode_descriptor("requests", "Requests decided, by overall code", None, MetricType::Counter)?;
@@ -96,7 +95,7 @@ impl EngineCollector {
     }
 
     fn encode_policy(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let active = self.engine.active();
+        let active = self.replica.engine.active();
         let help = "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own";
         let mut decisions = encoder.encode_descriptor("decisions", help, None, MetricType::Counter)?;
         for_each_tally(&active, |domain, rule, tally| {
@@ -119,7 +118,7 @@ impl EngineCollector {
         let policy = &active.policy;
         encode_gauge(encoder, "policy_files", "Files of the policy", policy.files().len() as u64)?;
         encode_gauge(encoder, "policy_rules", "Rules of the policy", policy.rule_count() as u64)?;
-        let age = (self.clock.now().monotonic - active.since).0 / 1_000_000;
+        let age = (self.replica.clock.now().monotonic - active.since).0 / 1_000_000;
         encode_gauge(encoder, "policy_age_seconds", "Time since the policy was loaded", age)
     }
 }

@@ -17,4 +17,5 @@ mod metrics;
 mod redis_store;
 mod replicas;
 mod shutdown;
+mod store_scripts;
 mod wrong_protocol;

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::engine::EngineSettings;
 use crate::limit::Micros;
 use crate::policy::{Defaults, load_texts};
+use crate::replica::Replica;
 use crate::request::{Descriptor, Entry, LimitOverride, RateLimitRequest};
 use crate::settings::ResponseSettings;
 
@@ -181,7 +182,7 @@ async fn asked(method: Method, path: &str) -> String {
         response: ResponseSettings,
     }
     let response = NoArguments::parse_from(["comporta"]).response;
-    let app = Arc::new(App::new(Arc::new(engine()), Arc::new(Clock::start()), response));
+    let app = Arc::new(App::new(Replica::new(engine(), Arc::new(Clock::start()), None), response));
     let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
     let response = router(app).oneshot(request).await.unwrap();
     let header = |name| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();

@@ -6,6 +6,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 #[derive(Clone)]
 pub struct RedisAddress {
     info: ConnectionInfo,
+    database: i64,
 }
 
 /// Why a text is not the URL of a Redis. The text is not repeated, because a password may be anywhere in it.
@@ -53,14 +54,22 @@ impl RedisAddress {
         if identity.username().is_some() && identity.password().is_none() {
             return Err(AddressError::UserWithoutPassword);
         }
-        let identity = identity.clone().set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-        Ok(Self { info: info.set_redis_settings(identity) })
+        let database = identity.db();
+        // The client forgets why a database was not selected, so we select it ourselves.
+        let identity = identity.clone().set_db(0).set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        Ok(Self { info: info.set_redis_settings(identity), database })
     }
 
     pub(super) fn server(&self) -> &ConnectionAddr {
         self.info.addr()
     }
 
+    /// The number of the database; a new connection has 0.
+    pub(super) fn database(&self) -> i64 {
+        self.database
+    }
+
+    /// User, password, and what we call ourselves.
     pub(super) fn identity(&self) -> &redis::RedisConnectionInfo {
         self.info.redis_settings()
     }
@@ -78,7 +87,7 @@ impl fmt::Display for RedisAddress {
             ConnectionAddr::TcpTls { host, port, .. } => write!(f, "rediss://{}:{port}", in_url(host))?,
             other => write!(f, "unix://{other}")?,
         }
-        match self.identity().db() {
+        match self.database {
             0 => Ok(()),
             database => write!(f, " database {database}"),
         }
@@ -125,7 +134,7 @@ mod tests {
     fn user_password_and_database_are_those_of_the_url() {
         let address = RedisAddress::parse("redis://me:se%40cret@redis/5").unwrap();
         let identity = address.identity();
-        assert_eq!((identity.username(), identity.password(), identity.db()), (Some("me"), Some("se@cret"), 5));
+        assert_eq!((identity.username(), identity.password(), address.database()), (Some("me"), Some("se@cret"), 5));
         assert!(address.password_is_in("it is se@cret") && !address.password_is_in("it is not"));
     }
 

@@ -55,6 +55,12 @@ impl Connector {
         let mut driver = JoinSet::new();
         driver.spawn(bytes_mover);
 
+        if self.address.database() != 0 {
+            let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.address.database())).await;
+            if let Value::ServerError(error) = selected.map_err(|error| self.unreachable(error.to_string()))? {
+                return Err(self.not_selected(&error));
+            }
+        }
         let mut setup = redis::pipe();
         for script in &self.scripts {
             setup.add_command(script.load());
@@ -64,25 +70,32 @@ impl Connector {
             .send_packed_commands(&setup, 0, setup.len())
             .await
             .map_err(|error| self.unreachable(error.to_string()))?;
-        self.check_setup(&replies)?;
+        for reply in &replies {
+            if let Value::ServerError(error) = reply {
+                self.check(error)?;
+            }
+        }
         let eviction = replies.last().and_then(eviction::policy_that_evicts);
         Ok(Opened { connection, driver, eviction })
     }
 
-    /// Whether the server lets us in. That it does not keep scripts, or tell its settings, is no hindrance: managed
-    /// services forbid both, a server that is loading does neither yet, and scripts also go with the calls.
-    fn check_setup(&self, replies: &[Value]) -> Result<(), StoreError> {
-        for reply in replies {
-            let Value::ServerError(error) = reply else { continue };
-            if shuts_us_out(error) {
-                return Err(match fault::answered(error) {
-                    StoreError::Refused(text) => self.refused(&text),
-                    other => self.refused(&other.to_string()),
-                });
-            }
-            debug!("{} does not prepare for calls: {}", self.address, fault::in_words(error));
+    /// Whether we can go on although the server does not keep a script, or does not tell its settings. Managed services
+    /// forbid both, and a server that is loading does neither yet; scripts also go with the calls.
+    fn check(&self, error: &ServerError) -> Result<(), StoreError> {
+        let is_full = error.details().is_some_and(|details| details.starts_with("max number of clients"));
+        if is_full || error.code() == "NOAUTH" {
+            return Err(self.refused(&fault::in_words(error)));
         }
+        debug!("{} does not prepare for calls: {}", self.address, fault::in_words(error));
         Ok(())
+    }
+
+    fn not_selected(&self, error: &ServerError) -> StoreError {
+        let words = fault::in_words(error);
+        match error.code() {
+            "NOAUTH" => self.refused(&words),
+            _ => self.refused(&format!("{words}; the database is the number at the end of --redis-url")),
+        }
     }
 
     fn not_let_in(&self, error: &RedisError) -> StoreError {
@@ -90,8 +103,6 @@ impl Connector {
             ErrorKind::AuthenticationFailed => {
                 self.refused("the user or the password is wrong; correct them in --redis-url")
             }
-            // The answer to SELECT.
-            ErrorKind::Server(_) => self.refused(&format!("{error}; the database is the number after the /")),
             _ => self.unreachable(error.to_string()),
         }
     }
@@ -111,8 +122,4 @@ impl Connector {
         }
         format!("{}: {}", self.address, fault::one_line(cause))
     }
-}
-
-fn shuts_us_out(error: &ServerError) -> bool {
-    error.code() == "NOAUTH" || error.details().is_some_and(|details| details.starts_with("max number of clients"))
 }

@@ -10,10 +10,11 @@ use crate::store::StoreError;
 /// its first write.
 pub(super) fn answered(error: &ServerError) -> StoreError {
     let text = in_words(error);
-    match error.code() {
+    match code(error) {
         "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" => StoreError::Misrouted(text),
-        "NOAUTH" => StoreError::Refused(format!("{text}; give a password, as in redis://:PASSWORD@HOST")),
-        "LOADING" | "BUSY" | "OOM" | "NOPERM" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" => StoreError::Refused(text),
+        "NOAUTH" | "LOADING" | "BUSY" | "OOM" | "NOPERM" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" => {
+            StoreError::Refused(text)
+        }
         _ => StoreError::Malformed(text),
     }
 }
@@ -21,6 +22,7 @@ pub(super) fn answered(error: &ServerError) -> StoreError {
 /// The words of the server.
 pub(super) fn in_words(error: &ServerError) -> String {
     match error.details() {
+        _ if error.code() == "NOAUTH" => "it wants a password: give one, as in redis://:PASSWORD@HOST".to_owned(),
         Some(details) => one_line(&format!("{} {details}", error.code())),
         None => one_line(error.code()),
     }
@@ -34,7 +36,17 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Whether this server will not do what we need, and another under the same name may.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
-    error.code() == "READONLY"
+    code(error) == "READONLY"
+}
+
+/// The word that says what kind of error it is. Before version 7, Redis wraps an error that a script meets:
+/// `ERR Error running script (call to f_…): @user_script:4: @user_script: 4: -READONLY You can't write…`.
+fn code(error: &ServerError) -> &str {
+    let wrapped = error.details().filter(|details| details.starts_with("Error running script"));
+    match wrapped.and_then(|details| details.rsplit_once(": -")) {
+        Some((_, met)) => met.split(' ').next().unwrap_or_default(),
+        None => error.code(),
+    }
 }
 
 #[cfg(test)]
@@ -63,7 +75,8 @@ mod tests {
             "ASK 3999 127.0.0.1:6381",
             "TRYAGAIN Multiple keys request during rehashing of slot",
             "CLUSTERDOWN The cluster is down",
-            "READONLY You can't write against a read only replica.",
+            "READONLY You can't write against a read only replica. script: 6b81, on @user_script:1.",
+            "ERR Error running script (call to f_6b81): @user_script:4: @user_script: 4: -READONLY You can't write.",
         ] {
             assert_eq!(kind(line), "misrouted", "{line}");
         }
@@ -79,9 +92,13 @@ mod tests {
         ] {
             assert_eq!(kind(line), "refused", "{line}");
         }
-        for line in
-            ["WRONGTYPE Operation against a key holding the wrong kind of value", "ERR user_script:1: oops", "X", ""]
-        {
+        for line in [
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "ERR user_script:1: oops",
+            "ERR Error running script (call to f_6b81): @user_script:4: oops",
+            "X",
+            "",
+        ] {
             assert_eq!(kind(line), "malformed", "{line}");
         }
     }

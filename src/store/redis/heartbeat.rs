@@ -25,7 +25,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 /// by itself.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    link: Link,
+    link: Arc<Link>,
     script: Arc<PreparedScript>,
     key: String,
     /// This replica among the others: 128 random bits.
@@ -34,7 +34,7 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn new(link: Link, script: Arc<PreparedScript>, key: String) -> Self {
+    pub(super) fn new(link: Arc<Link>, script: Arc<PreparedScript>, key: String) -> Self {
         let name = format!("{:016x}{:016x}", random::random_u64(), random::random_u64());
         Self { link, script, key, name, replicas: watch::Sender::new(1) }
     }

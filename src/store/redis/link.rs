@@ -19,7 +19,7 @@ use crate::store::StoreError;
 /// with an error once its connection has ended; it is the client's `ConnectionManager` and its client for a Cluster that
 /// try again, and neither is used here. The only command that follows another is the script's text after `NOSCRIPT`,
 /// which says that nothing ran.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Link {
     pub(super) state: watch::Receiver<LinkState>,
     /// How long a call waits for a connection when there is none.

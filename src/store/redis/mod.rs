@@ -58,7 +58,7 @@ impl RedisSettings {
 /// Dropped, it closes its connection; [`stop`](Self::stop) also tells the other replicas.
 #[derive(Debug)]
 pub struct RedisStore {
-    link: Link,
+    link: Arc<Link>,
     key_prefix: KeyPrefix,
     token_bucket: Arc<PreparedScript>,
     fixed_window: Arc<PreparedScript>,
@@ -87,10 +87,10 @@ impl RedisStore {
         let not_yet = StoreError::Unreachable(format!("{}: not connected yet", settings.address));
         let (state, link_state) = watch::channel(LinkState::Down(not_yet));
         let keeper = Keeper { connector, call_bound: settings.longest_call(), state };
-        let link = Link { state: link_state, patience: settings.timeout };
+        let link = Arc::new(Link { state: link_state, patience: settings.timeout });
 
         let key_prefix = settings.key_prefix.clone();
-        let heartbeat = Arc::new(Heartbeat::new(link.clone(), heartbeat_script, key_prefix.single("replicas")));
+        let heartbeat = Arc::new(Heartbeat::new(Arc::clone(&link), heartbeat_script, key_prefix.single("replicas")));
         let keeper_task = BackgroundTask::spawn(keeper.run());
         let heartbeat_task = BackgroundTask::spawn({
             let heartbeat = Arc::clone(&heartbeat);
@@ -113,6 +113,12 @@ impl RedisStore {
         self.heartbeat.replicas()
     }
 
+    /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
+    pub async fn tried(&self) {
+        // An error means that the store is closed, and nothing will be tried any more.
+        drop(self.link.state.clone().changed().await);
+    }
+
     /// Tells the other replicas that this one is gone, if there is a connection. For the end of the process, after the
     /// last call; others would learn it within ten seconds.
     pub async fn stop(&self) {
@@ -129,7 +135,7 @@ impl Store for RedisStore {
         });
         let key = self.key_prefix.bucket(&call.bucket);
         let arguments = scripts::arguments(call);
-        let link = self.link.clone();
+        let link = Arc::clone(&self.link);
         // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
         // place there; another call could then overtake this one.
         Box::pin(unconstrained(async move { scripts::reply(&link.run(&script, &key, &arguments).await?) }))

@@ -1,7 +1,8 @@
+use std::fmt;
+
 use redis::{Cmd, ToRedisArgs};
 
 /// A script, which has one key, and the name under which Redis keeps it.
-#[derive(Debug)]
 pub(super) struct PreparedScript {
     text: &'static str,
     /// SHA-1 of the text, in hexadecimal.
@@ -28,6 +29,12 @@ impl PreparedScript {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.text);
         command
+    }
+}
+
+impl fmt::Debug for PreparedScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedScript").field("hash", &self.hash).finish_non_exhaustive()
     }
 }
 

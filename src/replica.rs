@@ -7,18 +7,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Clock;
-use crate::engine::{Answer, Call, Decision, Engine, InvalidRequest, Ruling, Unavailable, Waiting};
+use crate::engine::{
+    Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
+};
 use crate::limit::Now;
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a person waits for what the store says.
+const LOOK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How often a part of the table is swept, and how many parts it has.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
@@ -147,6 +153,17 @@ impl Replica {
         }
     }
 
+    /// Asks the store what is in a bucket, if it is there that its hits are counted. It waits, so it is for a thread that
+    /// may.
+    pub fn look_up(&self, state: &mut BucketState) {
+        let (Some(lender), Some(question)) = (&self.store, &state.question) else { return };
+        let patience = lender.timeout.max(LOOK_PATIENCE);
+        let answer = Handle::current().block_on(async { timeout(patience, lender.store.call(question)).await });
+        let answer = answer.unwrap_or_else(|_| Err(StoreError::Lost(format!("no answer within {patience:?}"))));
+        let key = lender.store.key(&question.bucket);
+        state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
+    }
+
     /// Returns everything that is borrowed to the store, and waits until that has answered.
     pub async fn return_leases(self: &Arc<Self>) {
         let calls = self.engine.return_leases(self.clock.now());
@@ -193,7 +210,7 @@ impl Drop for Waiter {
         if let Some(waiting) = &self.waiting {
             let calls = self.replica.engine.abandon(waiting, self.replica.clock.now());
             // Outside of a runtime there is nobody left to make them.
-            if tokio::runtime::Handle::try_current().is_ok() {
+            if Handle::try_current().is_ok() {
                 self.replica.make(calls);
             }
         }

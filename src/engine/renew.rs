@@ -92,6 +92,12 @@ impl Engine {
         self.terms.set_replicas(replicas);
     }
 
+    /// How many replicas share the store, as was told last.
+    #[must_use]
+    pub fn replicas(&self) -> u32 {
+        self.terms.replicas()
+    }
+
     fn put_on_agenda(&self, slot: &mut Slot, now: Now) {
         let key = slot.key();
         let Some(borrower) = &mut slot.borrower else { return };

@@ -140,6 +140,10 @@ impl Store for RedisStore {
         // place there; another call could then overtake this one.
         Box::pin(unconstrained(async move { scripts::reply(&link.run(&script, &key, &arguments).await?) }))
     }
+
+    fn key(&self, bucket: &str) -> String {
+        self.key_prefix.bucket(bucket)
+    }
 }
 
 /// A task that ends when this is dropped.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Clock;
@@ -37,6 +36,8 @@ pub struct Replica {
     pub clock: Arc<Clock>,
     /// `None` if all buckets are this process's own.
     store: Option<Lender>,
+    /// Calls to the store whose answers have not been taken in.
+    under_way: watch::Sender<usize>,
 }
 
 /// The store, and how long requests wait for it.
@@ -58,7 +59,7 @@ pub enum Deciding {
 impl Replica {
     #[must_use]
     pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
-        Arc::new(Self { engine, clock, store })
+        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0) })
     }
 
     /// Decides a request at the time `now`. Most are decided at once.
@@ -95,6 +96,7 @@ impl Replica {
             Poll::Pending => None,
         };
         let (replica, patience) = (Arc::clone(self), lender.timeout);
+        let under_way = UnderWay::new(self);
         Some(async move {
             let answer = match ready {
                 Some(answer) => answer,
@@ -102,6 +104,7 @@ impl Replica {
             };
             let now = replica.clock.now();
             replica.make(replica.engine.take_answer(call, &answer, now));
+            drop(under_way);
         })
     }
 
@@ -164,11 +167,34 @@ impl Replica {
         state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
     }
 
-    /// Returns everything that is borrowed to the store, and waits until that has answered.
+    /// Returns everything that is borrowed to the store, and waits until that has answered. What a call under way brings
+    /// is returned too, by the call that follows it.
     pub async fn return_leases(self: &Arc<Self>) {
-        let calls = self.engine.return_leases(self.clock.now());
-        let tasks: JoinSet<()> = calls.into_iter().filter_map(|call| self.begin(call)).collect();
-        tasks.join_all().await;
+        self.make(self.engine.return_leases(self.clock.now()));
+        // The sender is alive, so this does not fail.
+        let _ = self.under_way.subscribe().wait_for(|&calls| calls == 0).await;
+    }
+}
+
+/// Counts as a call under way until it is dropped.
+struct UnderWay(Arc<Replica>);
+
+impl UnderWay {
+    fn new(replica: &Arc<Replica>) -> Self {
+        replica.under_way.send_if_modified(|calls| {
+            *calls += 1;
+            false
+        });
+        Self(Arc::clone(replica))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.send_if_modified(|calls| {
+            *calls -= 1;
+            *calls == 0
+        });
     }
 }
 

@@ -1,14 +1,14 @@
 //! A hot key costs Redis little. Only counts are judged, and only where the machine is fast enough for the key to be hot.
 
+use super::figures::Figures;
 use super::healthy::{one_each, run};
 use super::is_soak;
-use super::figures::Figures;
 use super::limit::Limit;
 use super::load::Pace;
 
 /// Asserts how many calls a decision takes, if each replica has been asked so often.
 fn assert_calls(figures: &Figures, replicas: usize, per_second: f64, most: f64) {
-    if figures.rate / replicas as f64 < per_second {
+    if figures.rate / (replicas as f64) < per_second {
         eprintln!("this machine is too slow to judge the calls, {per_second}/s are needed: {figures}");
         return;
     }

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Clock;
 use crate::engine::{
@@ -40,6 +39,8 @@ pub struct Replica {
     pub clock: Arc<Clock>,
     /// `None` if all buckets are this process's own.
     store: Option<Lender>,
+    /// Calls to the store whose answers have not been taken in.
+    under_way: watch::Sender<usize>,
 }
 
 /// The store, and how long requests wait for it.
@@ -61,7 +62,7 @@ pub enum Deciding {
 impl Replica {
     #[must_use]
     pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
-        Arc::new(Self { engine, clock, store })
+        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0) })
     }
 
     /// Decides a request at the time `now`. Most are decided at once.
@@ -98,6 +99,7 @@ impl Replica {
             Poll::Pending => None,
         };
         let (replica, patience) = (Arc::clone(self), lender.timeout);
+        let under_way = UnderWay::new(self);
         Some(async move {
             let answer = match ready {
                 Some(answer) => answer,
@@ -105,6 +107,7 @@ impl Replica {
             };
             let now = replica.clock.now();
             replica.make(replica.engine.take_answer(call, &answer, now));
+            drop(under_way);
         })
     }
 
@@ -168,21 +171,33 @@ impl Replica {
     }
 
     /// Returns everything that is borrowed to the store, and waits a second at most until that has answered: leases end
-    /// by themselves, too.
+    /// by themselves, too. What a call under way brings is returned by the call that follows it.
     pub async fn return_leases(self: &Arc<Self>) {
-        drop(timeout(RETURN_PATIENCE, self.return_all()).await);
+        self.make(self.engine.return_leases(self.clock.now()));
+        let mut under_way = self.under_way.subscribe();
+        drop(timeout(RETURN_PATIENCE, under_way.wait_for(|&calls| calls == 0)).await);
     }
+}
 
-    async fn return_all(self: &Arc<Self>) {
-        loop {
-            let (calls, passed_over) = self.engine.return_leases(self.clock.now());
-            if calls.is_empty() && passed_over == 0 {
-                return;
-            }
-            let tasks: JoinSet<()> = calls.into_iter().filter_map(|call| self.begin(call)).collect();
-            tasks.join_all().await;
-            sleep(LEASES_EVERY / 10).await;
-        }
+/// Counts as a call under way until it is dropped.
+struct UnderWay(Arc<Replica>);
+
+impl UnderWay {
+    fn new(replica: &Arc<Replica>) -> Self {
+        replica.under_way.send_if_modified(|calls| {
+            *calls += 1;
+            false
+        });
+        Self(Arc::clone(replica))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.send_if_modified(|calls| {
+            *calls -= 1;
+            *calls == 0
+        });
     }
 }
 

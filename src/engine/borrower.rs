@@ -122,7 +122,7 @@ impl Borrower {
             needed = waiter.missing();
             head = Some(waiter.seat.clone());
         }
-        let want = if head.is_some() || plan == Plan::Renew {
+        let want = if (head.is_some() || plan == Plan::Renew) && !terms.is_ending() {
             let largest = self.queue.iter().map(|waiter| waiter.hits.needed()).max().unwrap_or(1);
             self.leases.want(largest, &terms.lease, time)
         } else {
@@ -229,7 +229,7 @@ impl Slot {
     /// Returns everything that is not spent, and tells what is.
     pub(super) fn return_all(&mut self, terms: &Terms, now: Now) -> Option<Call> {
         self.call_if(Plan::Tell, terms, now, |it| {
-            it.leases.retire(now.monotonic);
+            it.leases.return_all(now.monotonic);
             it.leases.news() > 0 || it.leases.has_unused()
         })
     }
@@ -243,7 +243,8 @@ impl Slot {
     ) -> Option<Call> {
         let key = self.key();
         let borrower = self.borrower.as_mut()?;
-        (borrower.call.is_none() && is_wanted(borrower))
+        let may_borrow = plan != Plan::Renew || !terms.is_ending();
+        (may_borrow && borrower.call.is_none() && is_wanted(borrower))
             .then(|| borrower.acquire(key, &mut self.record, plan, terms, now))
     }
 

@@ -343,10 +343,9 @@ impl Leases {
         self.return_if(now, |lease| lease.return_from <= now);
     }
 
-    /// Returns everything with the next call, and borrows nothing ahead of need until more is consumed.
-    pub(super) fn retire(&mut self, now: Micros) {
+    /// Returns everything with the next call.
+    pub(super) fn return_all(&mut self, now: Micros) {
         self.return_if(now, |_| true);
-        (self.consumed, self.size, self.renew_below) = (0, 0, 0);
     }
 
     fn return_if(&mut self, now: Micros, is_returned: impl Fn(&Lease) -> bool) {
@@ -373,7 +372,7 @@ impl Leases {
 
     /// From now on another limit counts: what was borrowed and what is known belong to the old one.
     pub(super) fn change(&mut self, limit: Limit, now: Micros) {
-        self.return_if(now, |_| true);
+        self.return_all(now);
         self.forget_refusals();
         self.limit = limit;
     }

@@ -38,6 +38,9 @@ impl Engine {
             }
             calls.extend(slot.serve(&self.terms, now));
             calls.extend(slot.tell_unused(&self.terms, now));
+            if self.terms.is_ending() {
+                calls.extend(slot.return_all(&self.terms, now));
+            }
             self.put_on_agenda(slot, now);
         } else if let Ok(reply) = answer {
             calls.extend(give_everything_back(&call, reply, now));
@@ -80,15 +83,13 @@ impl Engine {
         calls
     }
 
-    /// Returns everything that is borrowed, because the process is about to end. Buckets with a call under way are
-    /// passed over, and counted: they have to be returned when that has ended.
-    pub fn return_leases(&self, now: Now) -> (Vec<Call>, usize) {
-        let (mut calls, mut passed_over) = (Vec::new(), 0);
-        self.table.for_each(|slot| {
-            passed_over += usize::from(slot.is_busy());
-            calls.extend(slot.return_all(&self.terms, now));
-        });
-        (calls, passed_over)
+    /// Returns everything that is borrowed, because the process is about to end. Nothing is borrowed ahead from now on,
+    /// and what calls under way still bring is returned by those that [`take_answer`](Self::take_answer) asks for.
+    pub fn return_leases(&self, now: Now) -> Vec<Call> {
+        self.terms.end();
+        let mut calls = Vec::new();
+        self.table.for_each(|slot| calls.extend(slot.return_all(&self.terms, now)));
+        calls
     }
 
     /// Tells how many replicas share the store, at least 1.

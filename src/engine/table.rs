@@ -102,8 +102,7 @@ impl Slot {
         }
     }
 
-    /// Whether somebody waits for the store.
-    pub(super) fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.borrower.as_ref().is_some_and(|borrower| borrower.is_busy())
     }
 }

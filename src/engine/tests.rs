@@ -1,3 +1,4 @@
+mod ending;
 mod explain;
 mod lease;
 mod simulation;

@@ -64,9 +64,9 @@ async fn a_loss_and_a_return_are_told_once() {
     call_until_it_succeeds(&store).await;
     let text = log.text();
     assert_eq!(log.count("WARN"), 2, "{text}");
-    assert_eq!(log.count(&format!("lost the connection to {address}: the server has closed it")), 1, "{text}");
+    assert_eq!(log.count(&format!("lost the connection to {address}: ")), 1, "{text}");
     assert_eq!(log.count("Connection refused (os error 111); trying again until it is there"), 1, "{text}");
-    assert_eq!(log.count(&format!("connected to {address} again, after 1.")), 1, "{text}");
+    assert_eq!(log.count(&format!("connected to {address} again, after ")), 1, "{text}");
     assert_eq!(log.count("hunter2"), 0, "{text}");
 }
 

@@ -1,11 +1,15 @@
 //! What the store does, call by call.
 
+mod adversary;
 mod fixed_window;
+mod idle_calls;
 mod token_bucket;
 
-use super::MemoryStore;
+use std::sync::Arc;
+
+use super::{Kept, MemoryStore, SharedFixedWindow, SharedTokenBucket};
 use crate::limit::{Algorithm, Limit, Micros, Unit};
-use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, UnusedFact};
+use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, UnusedFact, epoch_length};
 
 /// A store with one bucket, and a clock that tests move by hand.
 #[derive(Debug)]

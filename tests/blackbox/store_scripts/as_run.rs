@@ -162,7 +162,7 @@ fn a_bucket_is_small_and_a_call_is_short() {
             let micros_per_call = line.split(',').find_map(|value| value.strip_prefix("usec_per_call=")).unwrap();
             let bytes: u64 =
                 redis::cmd("MEMORY").arg("USAGE").arg("{api|tenant=customer-1}:minute").query(&mut connection).unwrap();
-            println!("{name}: a {} takes {bytes} bytes, and a call {micros_per_call} µs", algorithm.name());
+            eprintln!("{name}: a {} takes {bytes} bytes, and a call {micros_per_call} µs", algorithm.name());
             assert!(bytes < 400, "{bytes} bytes a bucket");
             server.flush_all();
         }

@@ -24,7 +24,7 @@ fn take_random_steps(name: &str, server: &Redis) {
         compare(&schedule, &scripts, &mut connection)?;
         Ok(schedule.steps.len())
     });
-    println!("{name}: {taken} random steps equal to the model");
+    eprintln!("{name}: {taken} random steps equal to the model");
 }
 
 /// Takes the steps in the model first, and then all at once on the server.

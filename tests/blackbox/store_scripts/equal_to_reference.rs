@@ -95,7 +95,7 @@ fn for_one_limit_the_script_answers_as_the_checked_one() {
         }
         Ok(steps.len())
     });
-    println!("{taken} random steps equal to the checked script");
+    eprintln!("{taken} random steps equal to the checked script");
 }
 
 impl<'a> Pair<'a> {

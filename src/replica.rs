@@ -7,18 +7,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Clock;
-use crate::engine::{Answer, Call, Decision, Engine, InvalidRequest, Ruling, Unavailable, Waiting};
+use crate::engine::{
+    Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
+};
 use crate::limit::Now;
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the end of the process waits for the store.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a person waits for what the store says.
+const LOOK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How often a part of the table is swept, and how many parts it has.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
@@ -31,6 +39,8 @@ pub struct Replica {
     pub clock: Arc<Clock>,
     /// `None` if all buckets are this process's own.
     store: Option<Lender>,
+    /// Calls to the store whose answers have not been taken in.
+    under_way: watch::Sender<usize>,
 }
 
 /// The store, and how long requests wait for it.
@@ -52,7 +62,7 @@ pub enum Deciding {
 impl Replica {
     #[must_use]
     pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
-        Arc::new(Self { engine, clock, store })
+        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0) })
     }
 
     /// Decides a request at the time `now`. Most are decided at once.
@@ -89,6 +99,7 @@ impl Replica {
             Poll::Pending => None,
         };
         let (replica, patience) = (Arc::clone(self), lender.timeout);
+        let under_way = UnderWay::new(self);
         Some(async move {
             let answer = match ready {
                 Some(answer) => answer,
@@ -96,6 +107,7 @@ impl Replica {
             };
             let now = replica.clock.now();
             replica.make(replica.engine.take_answer(call, &answer, now));
+            drop(under_way);
         })
     }
 
@@ -147,11 +159,45 @@ impl Replica {
         }
     }
 
-    /// Returns everything that is borrowed to the store, and waits until that has answered.
+    /// Asks the store what is in a bucket, if it is there that its hits are counted. It waits, so it is for a thread that
+    /// may.
+    pub fn look_up(&self, state: &mut BucketState) {
+        let (Some(lender), Some(question)) = (&self.store, &state.question) else { return };
+        let patience = lender.timeout.max(LOOK_PATIENCE);
+        let answer = Handle::current().block_on(async { timeout(patience, lender.store.call(question)).await });
+        let answer = answer.unwrap_or_else(|_| Err(StoreError::Lost(format!("no answer within {patience:?}"))));
+        let key = lender.store.key(&question.bucket);
+        state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
+    }
+
+    /// Returns everything that is borrowed to the store, and waits a second at most until that has answered: leases end
+    /// by themselves, too. What a call under way brings is returned by the call that follows it.
     pub async fn return_leases(self: &Arc<Self>) {
-        let calls = self.engine.return_leases(self.clock.now());
-        let tasks: JoinSet<()> = calls.into_iter().filter_map(|call| self.begin(call)).collect();
-        tasks.join_all().await;
+        self.make(self.engine.return_leases(self.clock.now()));
+        let mut under_way = self.under_way.subscribe();
+        drop(timeout(RETURN_PATIENCE, under_way.wait_for(|&calls| calls == 0)).await);
+    }
+}
+
+/// Counts as a call under way until it is dropped.
+struct UnderWay(Arc<Replica>);
+
+impl UnderWay {
+    fn new(replica: &Arc<Replica>) -> Self {
+        replica.under_way.send_if_modified(|calls| {
+            *calls += 1;
+            false
+        });
+        Self(Arc::clone(replica))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.send_if_modified(|calls| {
+            *calls -= 1;
+            *calls == 0
+        });
     }
 }
 
@@ -193,7 +239,7 @@ impl Drop for Waiter {
         if let Some(waiting) = &self.waiting {
             let calls = self.replica.engine.abandon(waiting, self.replica.clock.now());
             // Outside of a runtime there is nobody left to make them.
-            if tokio::runtime::Handle::try_current().is_ok() {
+            if Handle::try_current().is_ok() {
                 self.replica.make(calls);
             }
         }

@@ -92,8 +92,8 @@ pub struct ServeSettings {
 /// Where the buckets are that replicas share.
 #[derive(Args, Clone, Debug)]
 pub struct StoreSettings {
-    /// Redis in which all replicas share their limits: redis://, rediss:// for TLS, or unix:///PATH [default: none, each
-    /// replica counts alone]
+    /// Redis in which all replicas share their limits: `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or
+    /// `unix:///PATH` [default: none, each replica counts alone]
     #[arg(
         long,
         env = "COMPORTA_REDIS_URL",

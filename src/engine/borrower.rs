@@ -122,7 +122,7 @@ impl Borrower {
             needed = waiter.missing();
             head = Some(waiter.seat.clone());
         }
-        let want = if head.is_some() || plan == Plan::Renew {
+        let want = if (head.is_some() || plan == Plan::Renew) && !terms.is_ending() {
             let largest = self.queue.iter().map(|waiter| waiter.hits.needed()).max().unwrap_or(1);
             self.leases.want(largest, &terms.lease, time)
         } else {
@@ -212,7 +212,7 @@ impl Slot {
         self.call_if(Plan::Renew, terms, now, |it| time >= it.renew_after && it.leases.should_renew(time))
     }
 
-    /// Tells what cannot wait, unless a call is under way.
+    /// Tells of hits that were granted and not spent: others may have them. Waits for a call that is under way.
     pub(super) fn tell_unused(&mut self, terms: &Terms, now: Now) -> Option<Call> {
         self.call_if(Plan::Tell, terms, now, |it| it.leases.has_unused())
     }
@@ -257,7 +257,8 @@ impl Slot {
     ) -> Option<Call> {
         let key = self.key();
         let borrower = self.borrower.as_mut()?;
-        (borrower.call.is_none() && is_wanted(borrower))
+        let may_borrow = plan != Plan::Renew || !terms.is_ending();
+        (may_borrow && borrower.call.is_none() && is_wanted(borrower))
             .then(|| borrower.acquire(key, &mut self.record, plan, terms, now))
     }
 

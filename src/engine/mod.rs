@@ -34,7 +34,7 @@ pub use decision::{
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use lease::LeaseSettings;
 pub use name::{BucketName, NameError};
-pub use state::{BucketReport, BucketState, Presence};
+pub use state::{BucketReport, BucketState, LeaseState, Presence, StoreState};
 pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
 

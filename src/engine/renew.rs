@@ -38,6 +38,9 @@ impl Engine {
             }
             calls.extend(slot.serve(&self.terms, now));
             calls.extend(slot.tell_unused(&self.terms, now));
+            if self.terms.is_ending() {
+                calls.extend(slot.return_all(&self.terms, now));
+            }
             self.put_on_agenda(slot, now);
         } else if let Ok(reply) = answer {
             calls.extend(give_everything_back(&call, reply, now));
@@ -80,8 +83,10 @@ impl Engine {
         calls
     }
 
-    /// Returns everything that is borrowed, because the process is about to end.
+    /// Returns everything that is borrowed, because the process is about to end. Nothing is borrowed ahead from now on,
+    /// and what calls under way still bring is returned by those that [`take_answer`](Self::take_answer) asks for.
     pub fn return_leases(&self, now: Now) -> Vec<Call> {
+        self.terms.end();
         let mut calls = Vec::new();
         self.table.for_each(|slot| calls.extend(slot.return_all(&self.terms, now)));
         calls
@@ -90,6 +95,12 @@ impl Engine {
     /// Tells how many replicas share the store, at least 1.
     pub fn set_replicas(&self, replicas: u32) {
         self.terms.set_replicas(replicas);
+    }
+
+    /// How many replicas share the store, as was told last.
+    #[must_use]
+    pub fn replicas(&self) -> u32 {
+        self.terms.replicas()
     }
 
     fn put_on_agenda(&self, slot: &mut Slot, now: Now) {

@@ -6,8 +6,9 @@ use super::Engine;
 use super::name::BucketName;
 use super::question::Tier;
 use super::table::Slot;
-use crate::limit::{Limit, Micros, Now};
+use crate::limit::{Bucket, Limit, Micros, Now};
 use crate::policy::{LimitDescription, Scope, Visible};
+use crate::store::{Reply, StoreCall, StoreError};
 
 /// How much of a limit one key has used at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +24,47 @@ pub struct BucketState {
     pub seconds_since_touched: Option<u64>,
     /// What this replica has borrowed of it; `None` if its hits are counted in this process, or it is absent.
     pub lease: Option<LeaseState>,
+    /// What the store says; `None` if the hits are counted in this process, or nobody has asked.
+    pub store: Option<StoreState>,
+    /// What to ask the store.
+    #[serde(skip)]
+    pub(crate) question: Option<StoreCall>,
+}
+
+/// How much is used of a bucket in the store, what replicas have borrowed included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum StoreState {
+    Known {
+        /// The bucket's name there.
+        key: String,
+        used: u64,
+        remaining: u64,
+        seconds_until_full: u64,
+    },
+    Unknown {
+        key: String,
+        error: String,
+    },
+}
+
+impl StoreState {
+    /// What an answer to [`StoreCall::look`] says.
+    pub(crate) fn of(key: String, limit: &Limit, answer: &Result<Reply, StoreError>, now: Now) -> Self {
+        match answer {
+            Ok(reply) => {
+                let bucket = Bucket::known(limit, reply.used, reply.lease_time, now);
+                let until_full = if bucket.is_unused() { Micros(0) } else { bucket.until_full(limit, now) };
+                Self::Known {
+                    key,
+                    used: bucket.used(),
+                    remaining: bucket.free(limit),
+                    seconds_until_full: until_full.seconds_rounded_up(),
+                }
+            }
+            Err(error) => Self::Unknown { key, error: error.to_string() },
+        }
+    }
 }
 
 /// What a replica has borrowed of a bucket in the store.
@@ -30,7 +72,7 @@ pub struct BucketState {
 pub struct LeaseState {
     /// Hits that can be spent without asking the store.
     pub held: u64,
-    /// Hits that were spent and of which the store has not been told.
+    /// Hits that were spent or given up, and of which the store has not been told.
     pub not_told: u64,
     /// Requests that wait for the store.
     pub waiting: usize,
@@ -88,21 +130,26 @@ impl Engine {
     /// The state of the bucket of a limit.
     pub(super) fn state(&self, name: &BucketName, limit: &Limit, scope: Scope, now: Now) -> BucketState {
         let tier = self.silence.tier(limit, scope);
-        self.with_slot(name, tier, |slot| {
-            let mut bucket = slot.record.bucket;
-            bucket.settle(limit, now);
-            let is_unused = bucket.is_unused();
-            let until_full = if is_unused { Micros(0) } else { bucket.until_full(limit, now) };
-            BucketState {
-                presence: if is_unused { Presence::Idle } else { Presence::InUse },
-                used: bucket.used(),
-                remaining: Some(bucket.free(limit)),
-                seconds_until_full: until_full.seconds_rounded_up(),
-                seconds_since_touched: Some(slot.record.since_touched(now)),
-                lease: slot.borrower.as_mut().map(|borrower| borrower.state(now.monotonic)),
-            }
-        })
-        .unwrap_or_else(|| BucketState::absent(Some(limit.capacity().into())))
+        let question = (tier == Tier::Store).then(|| StoreCall::look(name.to_string().into(), *limit));
+        let state = self
+            .with_slot(name, tier, |slot| {
+                let mut bucket = slot.record.bucket;
+                bucket.settle(limit, now);
+                let is_unused = bucket.is_unused();
+                let until_full = if is_unused { Micros(0) } else { bucket.until_full(limit, now) };
+                BucketState {
+                    presence: if is_unused { Presence::Idle } else { Presence::InUse },
+                    used: bucket.used(),
+                    remaining: Some(bucket.free(limit)),
+                    seconds_until_full: until_full.seconds_rounded_up(),
+                    seconds_since_touched: Some(slot.record.since_touched(now)),
+                    lease: slot.borrower.as_mut().map(|borrower| borrower.state(now.monotonic)),
+                    store: None,
+                    question: None,
+                }
+            })
+            .unwrap_or_else(|| BucketState::absent(Some(limit.capacity().into())));
+        BucketState { question, ..state }
     }
 
     /// The state of a bucket of which only is known what its last request left behind.
@@ -116,6 +163,8 @@ impl Engine {
                 seconds_until_full: until_full.seconds_rounded_up(),
                 seconds_since_touched: Some(slot.record.since_touched(now)),
                 lease: slot.borrower.as_mut().map(|borrower| borrower.state(now.monotonic)),
+                store: None,
+                question: None,
             }
         };
         self.with_slot(name, Tier::Store, of_slot)
@@ -138,13 +187,31 @@ impl BucketState {
             seconds_until_full: 0,
             seconds_since_touched: None,
             lease: None,
+            store: None,
+            question: None,
         }
     }
 }
 
-/// In one line, without what the limit is.
+/// In a few words, without what the limit is.
 impl fmt::Display for BucketState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.store {
+            None => self.write_own(f)?,
+            Some(StoreState::Known { key, used, remaining, seconds_until_full }) => {
+                write!(f, "{used} used, {remaining} remaining, full in {seconds_until_full} s, in the store as {key}")?;
+            }
+            Some(StoreState::Unknown { key, error }) => write!(f, "{key}: {error}")?,
+        }
+        if let Some(lease) = &self.lease {
+            write!(f, "\n   here: {lease}")?;
+        }
+        self.seconds_since_touched.map_or(Ok(()), |seconds| write!(f, ", asked for {seconds} s ago"))
+    }
+}
+
+impl BucketState {
+    fn write_own(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.presence {
             Presence::Absent => f.write_str("nothing is used (there is no bucket, which is the same as full)")?,
             Presence::Idle => f.write_str("nothing is used any more")?,
@@ -154,7 +221,20 @@ impl fmt::Display for BucketState {
         if self.presence == Presence::InUse {
             write!(f, ", full in {} s", self.seconds_until_full)?;
         }
-        self.seconds_since_touched.map_or(Ok(()), |seconds| write!(f, ", asked for {seconds} s ago"))
+        Ok(())
+    }
+}
+
+impl fmt::Display for LeaseState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} borrowed and not spent, {} the store has not been told of", self.held, self.not_told)?;
+        if self.waiting > 0 {
+            write!(f, ", {} waiting", self.waiting)?;
+        }
+        if self.denied_for_ms > 0 {
+            write!(f, ", refusals remembered for {} ms", self.denied_for_ms)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::lease::{LeaseSettings, Pace};
 use crate::limit::Micros;
@@ -12,11 +12,19 @@ pub(super) struct Terms {
     replicas: AtomicU32,
     calls: AtomicU64,
     random: AtomicU64,
+    is_ending: AtomicBool,
 }
 
 impl Terms {
     pub(super) const fn new(lease: LeaseSettings, timeout: Micros, seed: u64) -> Self {
-        Self { lease, timeout, replicas: AtomicU32::new(1), calls: AtomicU64::new(0), random: AtomicU64::new(seed) }
+        Self {
+            lease,
+            timeout,
+            replicas: AtomicU32::new(1),
+            calls: AtomicU64::new(0),
+            random: AtomicU64::new(seed),
+            is_ending: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn replicas(&self) -> u32 {
@@ -25,6 +33,15 @@ impl Terms {
 
     pub(super) fn set_replicas(&self, replicas: u32) {
         self.replicas.store(replicas.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether nothing is borrowed ahead any more, because the process is about to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
     }
 
     /// A name for a call.

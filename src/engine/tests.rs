@@ -1,4 +1,6 @@
+mod ending;
 mod explain;
+mod lease;
 mod simulation;
 mod table;
 

@@ -18,8 +18,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
 use super::{App, BoxError};
-use crate::engine::Engine;
 use crate::limit::Now;
+use crate::replica::Replica;
 use crate::telemetry::metrics;
 use query::Query;
 
@@ -83,7 +83,7 @@ impl Admin {
 /// A page that answers questions.
 #[derive(Debug)]
 struct Page<T: 'static> {
-    make: fn(&Engine, &Query, Now) -> Result<T, PageError>,
+    make: fn(&Replica, &Query, Now) -> Result<T, PageError>,
     /// Good questions, for those who have asked a bad one.
     examples: &'static str,
 }
@@ -115,7 +115,7 @@ fn page<T: Serialize + fmt::Display + 'static>(page: &'static Page<T>) -> Method
         admin
             .make(move || {
                 let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-                render(app.engine(), &query.unwrap_or_default(), accept, app.clock().now(), page)
+                render(&app.replica, &query.unwrap_or_default(), accept, app.clock().now(), page)
             })
             .await
     })
@@ -143,7 +143,7 @@ impl IntoResponse for Rendered {
 }
 
 fn render<T: Serialize + fmt::Display>(
-    engine: &Engine,
+    replica: &Replica,
     query: &str,
     accept: Option<&str>,
     now: Now,
@@ -155,7 +155,7 @@ fn render<T: Serialize + fmt::Display>(
     let write = || -> Result<String, PageError> {
         let query = query?;
         query.wants_json()?;
-        let answer = (page.make)(engine, &query, now)?;
+        let answer = (page.make)(replica, &query, now)?;
         Ok(if is_json { serde_json::to_string_pretty(&answer)? + "\n" } else { answer.to_string() })
     };
     let (status, body) = match write() {

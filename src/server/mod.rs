@@ -26,7 +26,7 @@ pub use listen::Listeners;
 pub use signals::signals;
 
 use crate::clock::{Clock, Reading};
-use crate::engine::{Decision, Engine};
+use crate::engine::Decision;
 use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
@@ -65,10 +65,6 @@ impl App {
     fn new(replica: Arc<Replica>, response: ResponseSettings) -> Self {
         let metrics = Metrics::new(Arc::clone(&replica));
         Self { replica, metrics, response, phase: watch::Sender::new(Phase::Starting) }
-    }
-
-    fn engine(&self) -> &Engine {
-        &self.replica.engine
     }
 
     fn clock(&self) -> &Arc<Clock> {

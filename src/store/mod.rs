@@ -26,6 +26,9 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// The first poll puts the call on its way, so that calls reach the store in the order in which they are first
     /// polled. A future that is dropped later leaves the call's fate unknown.
     fn call(&self, call: &StoreCall) -> StoreFuture;
+
+    /// The name under which the store itself knows a bucket, for people who look there.
+    fn key(&self, bucket: &str) -> String;
 }
 
 /// A [`Reply`] to come.
@@ -39,6 +42,14 @@ pub struct StoreCall {
     /// The limit that counts for the one who asks.
     pub limit: Limit,
     pub operation: Operation,
+}
+
+impl StoreCall {
+    /// Asks what is used of a bucket, and changes nothing.
+    #[must_use]
+    pub fn look(bucket: Arc<str>, limit: Limit) -> Self {
+        Self { bucket, limit, operation: Operation::Acquire { needed: 0, want: 0, facts: Facts::default() } }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -88,6 +88,19 @@ impl EngineCollector {
         )?;
         encode_gauge(encoder, "buckets", "Buckets in memory", table.len() as u64)?;
 
+        let mut calls =
+            encoder.encode_descriptor("store_calls", "Calls to the store, by outcome", None, MetricType::Counter)?;
+        for (outcome, count) in [("ok", &counts.store_calls), ("error", &counts.store_errors)] {
+            ConstCounter::new(count.get()).encode(calls.encode_family(&[("outcome", outcome)])?)?;
+        }
+        encode_counter(
+            encoder,
+            "lost_refunds",
+            "Calls to give hits back that the store did not answer; the hits stay spent",
+            counts.lost_refunds.get(),
+        )?;
+        encode_gauge(encoder, "replicas", "Replicas that share the store", self.replica.engine.replicas().into())?;
+
         let Snapshot { sum, count, buckets } = self.decision_times.snapshot();
         encoder
             .encode_descriptor("decision_seconds", "Time to decide a request", None, MetricType::Histogram)?

@@ -15,6 +15,7 @@ mod json;
 mod metadata;
 mod metrics;
 mod redis_store;
+mod replicas;
 mod shutdown;
 mod store_scripts;
 mod wrong_protocol;

@@ -1,9 +1,11 @@
 //! The store in a real Redis, through the library.
 
+mod command_line;
 mod faults;
 mod heartbeat;
 mod log;
 mod strange_servers;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,14 +1,30 @@
 //! The scripts of `lua/` on real servers, Redis and Valkey, step by step against the model and against the script that
 //! was checked first. Here tests say what time it is.
 
+mod as_run;
 mod equal_to_model;
-mod server;
+mod equal_to_reference;
+mod schedules;
 mod steps;
 mod watched;
 
 use std::env;
 
+use crate::harness::{Redis, RedisSetup};
+
 /// How many random steps a test takes on each server: many more in `scripts/soak`.
 fn step_count() -> u32 {
-    if env::var_os("COMPORTA_SOAK").is_some() { 1_000_000 } else { 60_000 }
+    if is_soak() { 1_000_000 } else { 60_000 }
+}
+
+fn is_soak() -> bool {
+    env::var_os("COMPORTA_SOAK").is_some()
+}
+
+fn start_redis() -> Redis {
+    RedisSetup::new().on_socket().start()
+}
+
+fn start_valkey() -> Redis {
+    RedisSetup::new().on_socket().valkey().start()
 }

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::query::{Entry, Query};
 use super::{Page, PageError};
-use crate::engine::{BucketName, BucketReport, Engine, ExplainedLimit, Explanation, NameError, Outcome, Presence};
+use crate::engine::{BucketName, BucketReport, ExplainedLimit, Explanation, NameError, Outcome, Presence};
 use crate::limit::Now;
 use crate::policy::{RulePage, Visible};
+use crate::replica::Replica;
 
 pub(super) const INDEX: &str = "\
 /policy    the rules as they were loaded        /policy?offset=100&limit=50
@@ -55,11 +56,11 @@ pub(super) struct PolicyReport {
     page: RulePage,
 }
 
-pub(super) fn policy(engine: &Engine, query: &Query, now: Now) -> Result<PolicyReport, PageError> {
+pub(super) fn policy(replica: &Replica, query: &Query, now: Now) -> Result<PolicyReport, PageError> {
     query.check_names(&["offset", "limit"])?;
     let offset = query.number("offset", 0, usize::MAX)?;
     let limit = query.number("limit", USUAL_RULES, MOST_RULES)?;
-    let active = engine.active();
+    let active = replica.engine.active();
     let policy = &active.policy;
     Ok(PolicyReport {
         hash: policy.hash().to_string(),
@@ -72,9 +73,15 @@ pub(super) fn policy(engine: &Engine, query: &Query, now: Now) -> Result<PolicyR
     })
 }
 
-pub(super) fn explain(engine: &Engine, query: &Query, now: Now) -> Result<Explanation, PageError> {
-    let (domain, entries) = descriptor(engine, query, &["domain", "entry", "descriptor"])?;
-    Ok(engine.explain(&domain, &entries, now))
+pub(super) fn explain(replica: &Replica, query: &Query, now: Now) -> Result<Explanation, PageError> {
+    let (domain, entries) = descriptor(replica, query, &["domain", "entry", "descriptor"])?;
+    Ok(look_up(replica, replica.engine.explain(&domain, &entries, now)))
+}
+
+/// Adds what the store says.
+fn look_up(replica: &Replica, mut explanation: Explanation) -> Explanation {
+    explanation.limits.iter_mut().filter_map(|limit| limit.state.as_mut()).for_each(|state| replica.look_up(state));
+    explanation
 }
 
 /// Buckets by name or by descriptor.
@@ -83,10 +90,10 @@ pub(super) struct BucketReports {
     buckets: Vec<BucketReport>,
 }
 
-pub(super) fn buckets(engine: &Engine, query: &Query, now: Now) -> Result<BucketReports, PageError> {
+pub(super) fn buckets(replica: &Replica, query: &Query, now: Now) -> Result<BucketReports, PageError> {
     let buckets = match query.one("key")? {
-        Some(key) => vec![by_name(engine, query, key, now)?],
-        None => by_descriptor(engine, query, now)?,
+        Some(key) => vec![by_name(replica, query, key, now)?],
+        None => by_descriptor(replica, query, now)?,
     };
     // A bucket that is not there is full, which is an answer; a name that no limit has is none.
     match &buckets[..] {
@@ -98,19 +105,21 @@ pub(super) fn buckets(engine: &Engine, query: &Query, now: Now) -> Result<Bucket
     }
 }
 
-fn by_name(engine: &Engine, query: &Query, key: &[u8], now: Now) -> Result<BucketReport, PageError> {
+fn by_name(replica: &Replica, query: &Query, key: &[u8], now: Now) -> Result<BucketReport, PageError> {
     query.check_names(&["key"])?;
     let bad = |error: &dyn fmt::Display| {
         PageError::BadQuestion(format!("{}; in a URL, write the % of a name as %25", Visible(&error.to_string())))
     };
     let text = str::from_utf8(key).map_err(|_| bad(&"a bucket's name is ASCII"))?;
     let name: BucketName = text.parse().map_err(|error: NameError| bad(&error))?;
-    Ok(engine.bucket(&name, now))
+    let mut report = replica.engine.bucket(&name, now);
+    replica.look_up(&mut report.state);
+    Ok(report)
 }
 
-fn by_descriptor(engine: &Engine, query: &Query, now: Now) -> Result<Vec<BucketReport>, PageError> {
-    let (domain, entries) = descriptor(engine, query, &["key", "domain", "entry", "descriptor"])?;
-    let explanation = engine.explain(&domain, &entries, now);
+fn by_descriptor(replica: &Replica, query: &Query, now: Now) -> Result<Vec<BucketReport>, PageError> {
+    let (domain, entries) = descriptor(replica, query, &["key", "domain", "entry", "descriptor"])?;
+    let explanation = look_up(replica, replica.engine.explain(&domain, &entries, now));
     if explanation.outcome != Outcome::Limited {
         let problem = "no limit counts for this descriptor, so it has no bucket: /explain says why";
         return Err(PageError::NotFound(problem.to_owned()));
@@ -123,13 +132,13 @@ fn by_descriptor(engine: &Engine, query: &Query, now: Now) -> Result<Vec<BucketR
 }
 
 /// The domain and the entries that are asked for.
-fn descriptor<'q>(engine: &Engine, query: &'q Query, known: &[&str]) -> Result<(Vec<u8>, Vec<Entry<'q>>), PageError> {
+fn descriptor<'q>(replica: &Replica, query: &'q Query, known: &[&str]) -> Result<(Vec<u8>, Vec<Entry<'q>>), PageError> {
     query.check_names(known)?;
     let entries = query.entries()?;
     if let Some(domain) = query.one("domain")? {
         return Ok((domain.to_owned(), entries));
     }
-    let active = engine.active();
+    let active = replica.engine.active();
     let policy = &active.policy;
     let domain = policy.only_domain().ok_or_else(|| {
         let domains = policy.domains_like(b"");

@@ -8,7 +8,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::EngineSettings;
+use crate::engine::{Engine, EngineSettings};
 use crate::limit::Micros;
 use crate::policy::{Defaults, load_texts};
 use crate::replica::Replica;
@@ -39,32 +39,32 @@ descriptors:
   - {key: nothing}
 "#;
 
-fn engine_of(texts: &[(&str, &str)]) -> Engine {
+fn replica_of(texts: &[(&str, &str)]) -> Arc<Replica> {
     let policy = load_texts(texts, &Defaults::default()).unwrap().policy;
-    Engine::new(policy, EngineSettings::default(), EARLIER)
+    Replica::new(Engine::new(policy, EngineSettings::default(), EARLIER), Arc::new(Clock::start()), None)
 }
 
-fn engine() -> Engine {
-    engine_of(&[("api.yaml", POLICY)])
+fn replica() -> Arc<Replica> {
+    replica_of(&[("api.yaml", POLICY)])
 }
 
 /// Lets a request through that costs so many hits.
-fn spend(engine: &Engine, entries: &[(&str, &str)], hits: u64, limit: Option<LimitOverride>) {
+fn spend(replica: &Replica, entries: &[(&str, &str)], hits: u64, limit: Option<LimitOverride>) {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let entries = entries.iter().map(|(key, value)| Entry { key: bytes(key), value: bytes(value) }).collect();
     let descriptor = Descriptor { entries, limit, hits_addend: Some(hits), is_negative_hits: false };
     let request = RateLimitRequest { domain: "api".into(), descriptors: vec![descriptor], hits_addend: 0 };
-    engine.decide(&request, START).unwrap();
+    replica.engine.decide(&request, START).unwrap();
 }
 
 /// A page's address with what it answers, as text five seconds after the start.
-fn shown(engine: &Engine, address: &str) -> String {
+fn shown(replica: &Replica, address: &str) -> String {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
     let later = Now { monotonic: START.monotonic + Micros(5_000_000), utc: START.utc + Micros(5_000_000) };
     let Rendered { status, content_type, body } = match path {
-        "/policy" => render(engine, query, None, later, &pages::POLICY),
-        "/explain" => render(engine, query, None, later, &pages::EXPLAIN),
-        "/buckets" => render(engine, query, None, later, &pages::BUCKETS),
+        "/policy" => render(replica, query, None, later, &pages::POLICY),
+        "/explain" => render(replica, query, None, later, &pages::EXPLAIN),
+        "/buckets" => render(replica, query, None, later, &pages::BUCKETS),
         _ => panic!("{path}"),
     };
     format!("GET {address}\n{status}, {content_type}\n\n{body}")
@@ -72,28 +72,28 @@ fn shown(engine: &Engine, address: &str) -> String {
 
 #[test]
 fn the_policy_in_text_and_json() {
-    insta::assert_snapshot!(shown(&engine(), "/policy"));
-    insta::assert_snapshot!(shown(&engine(), "/policy?format=json&limit=2"));
-    insta::assert_snapshot!(shown(&engine(), "/policy?offset=1&limit=2"));
+    insta::assert_snapshot!(shown(&replica(), "/policy"));
+    insta::assert_snapshot!(shown(&replica(), "/policy?format=json&limit=2"));
+    insta::assert_snapshot!(shown(&replica(), "/policy?offset=1&limit=2"));
 }
 
 #[test]
 fn an_explanation_shows_what_is_in_the_buckets() {
-    let engine = engine();
-    spend(&engine, &[("tenant", "initech"), ("path", "/export/all")], 7, None);
-    insta::assert_snapshot!(shown(&engine, "/explain?domain=api&entry=tenant=initech&entry=path=/export/me"));
-    insta::assert_snapshot!(shown(&engine, "/explain?descriptor=tenant=partner-2&format=json"));
+    let replica = replica();
+    spend(&replica, &[("tenant", "initech"), ("path", "/export/all")], 7, None);
+    insta::assert_snapshot!(shown(&replica, "/explain?domain=api&entry=tenant=initech&entry=path=/export/me"));
+    insta::assert_snapshot!(shown(&replica, "/explain?descriptor=tenant=partner-2&format=json"));
 }
 
 #[test]
 fn a_bucket_is_found_by_its_name_and_by_its_descriptor() {
-    let engine = engine();
-    spend(&engine, &[("tenant", "acme")], 501, None);
-    spend(&engine, &[("tenant", "acme")], 500, None);
-    spend(&engine, &[("tenant", "a|b%")], 20, None);
-    spend(&engine, &[("tenant", "x"), ("path", "/export")], 3, None);
+    let replica = replica();
+    spend(&replica, &[("tenant", "acme")], 501, None);
+    spend(&replica, &[("tenant", "acme")], 500, None);
+    spend(&replica, &[("tenant", "a|b%")], 20, None);
+    spend(&replica, &[("tenant", "x"), ("path", "/export")], 3, None);
     let limit = Some(LimitOverride { requests_per_unit: 5, unit: 4 });
-    spend(&engine, &[("user", "7")], 2, limit);
+    spend(&replica, &[("user", "7")], 2, limit);
     let found = [
         "/buckets?domain=api&entry=tenant=acme",
         "/buckets?key={api|tenant=acme}:minute",
@@ -103,7 +103,7 @@ fn a_bucket_is_found_by_its_name_and_by_its_descriptor() {
         "/buckets?key={api|user=7}:day",
         "/buckets?key={api|tenant=acme}:minute&format=json",
     ];
-    insta::assert_snapshot!(found.map(|address| shown(&engine, address)).join("\n"));
+    insta::assert_snapshot!(found.map(|address| shown(&replica, address)).join("\n"));
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn a_bucket_that_is_not_there_is_full() {
         "/buckets?entry=nothing=x",
         "/buckets?domain=apu&entry=tenant=x",
     ];
-    insta::assert_snapshot!(absent.map(|address| shown(&engine(), address)).join("\n"));
+    insta::assert_snapshot!(absent.map(|address| shown(&replica(), address)).join("\n"));
 }
 
 #[test]
 fn a_bad_question_is_answered_with_a_good_one() {
-    let engine = engine_of(&[("api.yaml", POLICY), ("web.yaml", "domain: web")]);
+    let replica = replica_of(&[("api.yaml", POLICY), ("web.yaml", "domain: web")]);
     let bad = [
         "/explain",
         "/explain?entry=tenant=acme",
@@ -140,7 +140,7 @@ fn a_bad_question_is_answered_with_a_good_one() {
         "/policy?limit=many",
         "/policy?page=2",
     ];
-    insta::assert_snapshot!(bad.map(|address| shown(&engine, address)).join("\n"));
+    insta::assert_snapshot!(bad.map(|address| shown(&replica, address)).join("\n"));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn json_is_for_those_who_name_it() {
     ] {
         assert_eq!(accepts_json(accept), is_json, "{accept:?}");
     }
-    let text = render(&engine(), "format=text", Some("application/json"), START, &pages::POLICY);
+    let text = render(&replica(), "format=text", Some("application/json"), START, &pages::POLICY);
     assert_eq!(text.content_type, TEXT);
 }
 
@@ -165,12 +165,12 @@ fn a_hundred_thousand_rules_are_shown_page_by_page() {
         writeln!(text, "- {{key: tenant, value: tenant-{n}, rate_limit: {{unit: day, requests_per_unit: 1}}}}")
             .unwrap();
     }
-    let engine = engine_of(&[("d.yaml", &text)]);
-    let page = shown(&engine, "/policy?limit=1000000&offset=50000");
+    let replica = replica_of(&[("d.yaml", &text)]);
+    let page = shown(&replica, "/policy?limit=1000000&offset=50000");
     assert!(page.contains("rules: 100000, here those from 50001 to 51000\n"), "{}", &page[..500]);
     assert!(page.ends_with("more: /policy?offset=51000\n"));
     assert!(page.contains("d: tenant=tenant-50000\n    1 per day | d.yaml:50003\n"));
-    let explanation = shown(&engine, "/explain?entry=tenant=tenant-12345x");
+    let explanation = shown(&replica, "/explain?entry=tenant=tenant-12345x");
     assert!(explanation.contains("not the 100000 exact values: \"tenant-12345\", "), "{explanation}");
 }
 
@@ -182,7 +182,7 @@ async fn asked(method: Method, path: &str) -> String {
         response: ResponseSettings,
     }
     let response = NoArguments::parse_from(["comporta"]).response;
-    let app = Arc::new(App::new(Replica::new(engine(), Arc::new(Clock::start()), None), response));
+    let app = Arc::new(App::new(replica(), response));
     let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
     let response = router(app).oneshot(request).await.unwrap();
     let header = |name| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();

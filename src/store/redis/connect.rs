@@ -40,12 +40,12 @@ impl Connector {
     pub(super) async fn open(&self) -> Result<Opened, StoreError> {
         match timeout(self.timeout, self.open_unbounded()).await {
             Ok(opened) => opened,
-            Err(_) => Err(self.unreachable(format!("no connection within {:?}", self.timeout))),
+            Err(_) => Err(self.unreachable(&format!("no connection within {:?}", self.timeout))),
         }
     }
 
     async fn open_unbounded(&self) -> Result<Opened, StoreError> {
-        let stream = stream::open(self.address.server()).await.map_err(|error| self.unreachable(error.to_string()))?;
+        let stream = stream::open(self.address.server()).await.map_err(|error| self.unreachable(&error))?;
         // Who calls bounds each call, and must know when the bound was reached.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(MOST_WAITING);
         let identity = self.address.identity();
@@ -57,7 +57,7 @@ impl Connector {
 
         if self.address.database() != 0 {
             let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.address.database())).await;
-            if let Value::ServerError(error) = selected.map_err(|error| self.unreachable(error.to_string()))? {
+            if let Value::ServerError(error) = selected.map_err(|error| self.unreachable(&error))? {
                 return Err(self.not_selected(&error));
             }
         }
@@ -66,10 +66,8 @@ impl Connector {
             setup.add_command(script.load());
         }
         setup.cmd("CONFIG").arg("GET").arg("maxmemory*");
-        let replies = connection
-            .send_packed_commands(&setup, 0, setup.len())
-            .await
-            .map_err(|error| self.unreachable(error.to_string()))?;
+        let replies =
+            connection.send_packed_commands(&setup, 0, setup.len()).await.map_err(|error| self.unreachable(&error))?;
         for reply in &replies {
             if let Value::ServerError(error) = reply {
                 self.check(error)?;
@@ -103,12 +101,12 @@ impl Connector {
             ErrorKind::AuthenticationFailed => {
                 self.refused("the user or the password is wrong; correct them in --redis-url")
             }
-            _ => self.unreachable(error.to_string()),
+            _ => self.unreachable(error),
         }
     }
 
-    fn unreachable(&self, cause: String) -> StoreError {
-        StoreError::Unreachable(self.named(&cause))
+    fn unreachable(&self, cause: &impl ToString) -> StoreError {
+        StoreError::Unreachable(self.named(&cause.to_string()))
     }
 
     fn refused(&self, cause: &str) -> StoreError {

@@ -75,11 +75,11 @@ impl Keeper {
     /// Lets calls have a connection until it breaks, and says why it did.
     async fn serve(&self, opened: Opened) -> String {
         let Opened { connection, mut driver, .. } = opened;
-        let (connection, given_up) = Connection::new(connection, self.call_bound);
+        let (connection, cause_to_give_up) = Connection::new(connection, self.call_bound);
         let connection = Arc::new(connection);
         self.state.send_replace(LinkState::Up(Arc::clone(&connection)));
         select! {
-            cause = given_up => cause.unwrap_or_default(),
+            cause = cause_to_give_up => cause.unwrap_or_default(),
             _ = driver.join_next() => {
                 let cause = "the server has closed it";
                 connection.give_up(cause);

@@ -99,10 +99,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Also returns where the reason comes to when it is given up.
     pub(super) fn new(client: MultiplexedConnection, bound: Duration) -> (Self, oneshot::Receiver<String>) {
-        let (give_up, given_up) = oneshot::channel();
+        let (give_up, cause) = oneshot::channel();
         let answers = AtomicU64::new(0);
-        (Self { client, bound, answers, give_up: Mutex::new(Some(give_up)) }, given_up)
+        (Self { client, bound, answers, give_up: Mutex::new(Some(give_up)) }, cause)
     }
 
     /// Lets no further call have it, and has it replaced.

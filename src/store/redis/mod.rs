@@ -18,8 +18,9 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, unconstrained};
+use tokio::task::{JoinHandle, unconstrained};
 
 pub use address::{AddressError, RedisAddress};
 pub use keys::{KeyPrefix, PrefixError};
@@ -122,7 +123,7 @@ impl RedisStore {
     /// Tells the other replicas that this one is gone, if there is a connection. For the end of the process, after the
     /// last call; others would learn it within ten seconds.
     pub async fn stop(&self) {
-        self.heartbeat_task.0.abort();
+        self.heartbeat_task.end().await;
         self.heartbeat.leave().await;
     }
 }
@@ -140,20 +141,36 @@ impl Store for RedisStore {
         // place there; another call could then overtake this one.
         Box::pin(unconstrained(async move { scripts::reply(&link.run(&script, &key, &arguments).await?) }))
     }
+
+    fn key(&self, bucket: &str) -> String {
+        self.key_prefix.bucket(bucket)
+    }
 }
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
-struct BackgroundTask(AbortHandle);
+struct BackgroundTask(Mutex<Option<JoinHandle<()>>>);
 
 impl BackgroundTask {
     fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(task).abort_handle())
+        Self(Mutex::new(Some(tokio::spawn(task))))
+    }
+
+    /// Returns when it does nothing any more.
+    async fn end(&self) {
+        let task = self.0.lock().take();
+        if let Some(task) = task {
+            task.abort();
+            // That it was aborted is no news.
+            let _ = task.await;
+        }
     }
 }
 
 impl Drop for BackgroundTask {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(task) = self.0.get_mut().take() {
+            task.abort();
+        }
     }
 }

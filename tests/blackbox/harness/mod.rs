@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 pub(crate) use self::redis::{Redis, RedisSetup};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
-pub(crate) use process::Process;
 
 /// How long a test waits for something that should happen at once, on a machine that may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);

@@ -13,16 +13,18 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{PATIENCE, free_address, wait_for};
+use super::{PATIENCE, free_address, project_path, wait_for};
 
 /// Everything that it takes to start one; what is started twice has the same address and begins empty.
 #[derive(Debug)]
 pub(crate) struct RedisSetup {
     address: SocketAddr,
     is_on_socket: bool,
+    tls: Option<SocketAddr>,
     password: Option<String>,
     flags: Vec<String>,
     folder: TempDir,
+    program: OsString,
 }
 
 impl RedisSetup {
@@ -31,16 +33,53 @@ impl RedisSetup {
         Self {
             address: free_address(),
             is_on_socket: false,
+            tls: None,
             password: None,
             flags: Vec::new(),
             folder: TempDir::new().unwrap(),
+            // Another version can stand in.
+            program: env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server")),
         }
+    }
+
+    /// A Valkey instead, the one that `scripts/test` installs.
+    pub(crate) fn valkey(mut self) -> Self {
+        self.program = project_path("target/tools/valkey-server").into();
+        self
     }
 
     /// On a unix socket, and on no port.
     pub(crate) fn on_socket(mut self) -> Self {
         self.is_on_socket = true;
         self
+    }
+
+    /// On a port with TLS too, with a certificate that only those trust who are told of [`Self::certificate`].
+    pub(crate) fn with_tls(mut self) -> Self {
+        let address = free_address();
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch"]);
+        openssl.args(["-days", "2", "-subj", "/CN=redis", "-addext", "basicConstraints=critical,CA:FALSE"]);
+        openssl.args(["-addext", &format!("subjectAltName=IP:{}", address.ip())]);
+        openssl.arg("-keyout").arg(self.tls_key()).arg("-out").arg(self.certificate());
+        let output = openssl.output().expect("openssl, which scripts/test installs");
+        assert!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
+        self.tls = Some(address);
+        self
+    }
+
+    /// A file in the PEM format.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("tls.crt")
+    }
+
+    fn tls_key(&self) -> PathBuf {
+        self.folder.path().join("tls.key")
+    }
+
+    /// How a client finds it over TLS.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("rediss://{}", self.tls.expect("a Redis with TLS"))
     }
 
     /// Open only to those who give this password, of letters and digits.
@@ -81,14 +120,16 @@ impl RedisSetup {
     }
 
     fn launch(&self) -> Process {
-        // Valkey, or another version, can stand in.
-        let binary = env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server"));
-        let mut command = Command::new(binary);
+        let mut command = Command::new(&self.program);
         command.args(["--bind", &self.address.ip().to_string()]);
         if self.is_on_socket {
             command.args(["--port", "0", "--unixsocket"]).arg(self.socket());
         } else {
             command.args(["--port", &self.address.port().to_string()]);
+        }
+        if let Some(address) = self.tls {
+            command.args(["--tls-port", &address.port().to_string(), "--tls-auth-clients", "no"]);
+            command.arg("--tls-cert-file").arg(self.certificate()).arg("--tls-key-file").arg(self.tls_key());
         }
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);
@@ -132,6 +173,11 @@ impl Redis {
         RedisSetup::new().start()
     }
 
+    /// What it was started with.
+    pub(crate) fn setup(&self) -> &RedisSetup {
+        &self.setup
+    }
+
     pub(crate) fn url(&self) -> String {
         self.setup.url()
     }
@@ -161,6 +207,11 @@ impl Redis {
 
     pub(crate) fn resume(&self) {
         self.process.signal(Signal::CONT);
+    }
+
+    /// A connection of one's own, for many commands.
+    pub(crate) fn connect(&self) -> Connection {
+        self.setup.connect().unwrap()
     }
 
     /// Does a command, such as `["HGETALL", "key"]`, over a connection of its own.
@@ -203,9 +254,5 @@ impl Redis {
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]);
         keys.sort();
         keys
-    }
-
-    pub(crate) fn log(&self) -> String {
-        self.process.log()
     }
 }

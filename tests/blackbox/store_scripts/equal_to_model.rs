@@ -1,41 +1,30 @@
-use std::cell::{Cell, RefCell};
-
 use proptest::prop_assert_eq;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestRunner};
+use proptest::test_runner::TestCaseResult;
 use redis::Connection;
 
-use super::server::{Kind, Server};
-use super::step_count;
-use super::steps::{BUCKET, MEAN_STEPS, Schedule, World, any_schedule};
+use super::steps::{BUCKET, Schedule, World, any_schedule, run_schedules};
 use super::watched::{Scripts, Seen, numbers};
+use super::{start_redis, start_valkey};
+use crate::harness::Redis;
 
 #[test]
 fn the_scripts_do_what_the_model_does_on_redis() {
-    take_random_steps(Kind::Redis);
+    take_random_steps("redis", &start_redis());
 }
 
 #[test]
 fn the_scripts_do_what_the_model_does_on_valkey() {
-    take_random_steps(Kind::Valkey);
+    take_random_steps("valkey", &start_valkey());
 }
 
-fn take_random_steps(kind: Kind) {
-    let server = Server::start(kind);
+fn take_random_steps(name: &str, server: &Redis) {
     let mut connection = server.connect();
     let scripts = Scripts::load(&mut connection);
-    let config = Config {
-        cases: step_count() / MEAN_STEPS,
-        // ChaCha takes most of the time, and this needs no good random numbers.
-        rng_algorithm: RngAlgorithm::XorShift,
-        ..Config::with_source_file(file!())
-    };
-    let (connection, taken) = (RefCell::new(connection), Cell::new(0));
-    let result = TestRunner::new(config).run(&any_schedule(), |schedule| {
-        taken.set(taken.get() + schedule.steps.len());
-        compare(&schedule, &scripts, &mut connection.borrow_mut())
+    let taken = run_schedules(file!(), any_schedule(), |schedule| {
+        compare(&schedule, &scripts, &mut connection)?;
+        Ok(schedule.steps.len())
     });
-    result.unwrap_or_else(|failure| panic!("{kind:?}: {failure}"));
-    println!("{kind:?}: {} random steps equal to the model", taken.get());
+    println!("{name}: {taken} random steps equal to the model");
 }
 
 /// Takes the steps in the model first, and then all at once on the server.

@@ -1,11 +1,16 @@
 //! Random things that happen to one bucket.
 
+use std::cell::{Cell, RefCell};
+use std::ops::RangeInclusive;
+
 use comporta::limit::{Algorithm, Limit, Micros, Unit};
 use comporta::store::memory::MemoryStore;
 use comporta::store::{Facts, LeaseFact, Operation, Reply, StoreCall, UnusedFact, epoch_length};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use proptest::test_runner::{Config, RngAlgorithm, TestRunner};
 
+use super::step_count;
 use super::watched::text_of_fields;
 
 pub(super) const BUCKET: &str = "{d|k=v}:second";
@@ -27,7 +32,7 @@ pub(super) struct Step {
 
 /// How the clock moves. A fraction is in 2^32nds.
 #[derive(Clone, Debug)]
-enum Clock {
+pub(super) enum Clock {
     Ticks {
         fraction: u32,
     },
@@ -63,11 +68,21 @@ enum Action {
 
 /// So many hits, relative to the limit's capacity.
 #[derive(Clone, Copy, Debug)]
-enum Size {
+pub(super) enum Size {
     /// Not more than the capacity.
     Hits(u64),
     Eighths(u64),
     Endless,
+}
+
+impl Size {
+    pub(super) fn of(self, limit: &Limit) -> u64 {
+        match self {
+            Self::Hits(hits) => hits.min(limit.capacity().into()),
+            Self::Eighths(eighths) => u64::from(limit.capacity()) * eighths / 8,
+            Self::Endless => u64::MAX,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +103,7 @@ enum Unused {
     Claimed { epoch: Epoch, hits: Size, mark: u64 },
 }
 
-fn size() -> impl Strategy<Value = Size> {
+pub(super) fn size() -> impl Strategy<Value = Size> {
     prop_oneof![
         2 => Just(Size::Hits(0)),
         2 => (1..5_u64).prop_map(Size::Hits),
@@ -128,7 +143,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 /// A clock that only goes forward.
-fn forward() -> BoxedStrategy<Clock> {
+pub(super) fn forward() -> BoxedStrategy<Clock> {
     prop_oneof![
         6 => any::<u32>().prop_map(|fraction| Clock::Ticks { fraction }),
         6 => (1..=3_u64, any::<u32>()).prop_map(|(count, fraction)| Clock::Epochs { count, fraction }),
@@ -145,8 +160,8 @@ fn any_clock() -> BoxedStrategy<Clock> {
     prop_oneof![20 => forward(), 1 => back].boxed()
 }
 
-/// As many limits as are asked for; all of them have the same bucket.
-fn limits(count: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Vec<Limit>> {
+/// As many limits as are asked for, with amounts and bursts of up to `most`; all of them have the same bucket.
+pub(super) fn limits(count: RangeInclusive<usize>, most: u32) -> impl Strategy<Value = Vec<Limit>> {
     let period = prop_oneof![
         4 => (Just(Unit::Second), 1..=20_u32),
         2 => (Just(Unit::Minute), 1..=9_u32),
@@ -157,35 +172,55 @@ fn limits(count: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Vec<L
             2 => Just(1),
             4 => 1..100_u32,
             2 => 1..1_000_000_u32,
-            1 => 1..=u32::MAX,
-            1 => Just(u32::MAX),
+            1 => 1..=most,
+            1 => Just(most),
         ]
     };
     let amounts = prop::collection::vec((number(), number()), count);
     let algorithm = prop_oneof![3 => Just(Algorithm::TokenBucket), 1 => Just(Algorithm::FixedWindow)];
     (period, amounts, algorithm).prop_map(|((unit, multiplier), amounts, algorithm)| {
-        let most = Limit::new(1, unit, multiplier, None, algorithm).unwrap().most_exact_amount();
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let exact = Limit::new(1, unit, multiplier, None, algorithm).unwrap().most_exact_amount();
+        let exact = u32::try_from(exact).unwrap_or(u32::MAX);
         let limit = |(amount, burst): (u32, u32)| {
             let burst = (algorithm == Algorithm::TokenBucket).then_some(burst);
-            Limit::new(amount.min(most), unit, multiplier, burst, algorithm).unwrap()
+            Limit::new(amount.min(exact), unit, multiplier, burst, algorithm).unwrap()
         };
         amounts.into_iter().map(limit).collect()
     })
 }
 
-/// Calls of a hundred steps on average.
-pub(super) const MEAN_STEPS: u32 = 100;
-
-fn schedule(limits: impl Strategy<Value = Vec<Limit>>, clock: BoxedStrategy<Clock>) -> impl Strategy<Value = Schedule> {
-    let step = (clock, any::<Index>(), action()).prop_map(|(clock, limit, action)| Step { clock, limit, action });
-    let most_steps = 2 * MEAN_STEPS as usize - 1;
-    (limits, prop::collection::vec(step, 1..=most_steps)).prop_map(|(limits, steps)| Schedule { limits, steps })
-}
-
 /// Anything at all.
 pub(super) fn any_schedule() -> impl Strategy<Value = Schedule> {
-    schedule(limits(1..=3), any_clock())
+    let step = (any_clock(), any::<Index>(), action()).prop_map(|(clock, limit, action)| Step { clock, limit, action });
+    (limits(1..=3, u32::MAX), steps(step)).prop_map(|(limits, steps)| Schedule { limits, steps })
+}
+
+const MEAN_STEPS: u32 = 100;
+
+/// A hundred on average.
+pub(super) fn steps<S: Strategy>(step: S) -> impl Strategy<Value = Vec<S::Value>> {
+    prop::collection::vec(step, 1..2 * MEAN_STEPS as usize)
+}
+
+/// Runs enough schedules for a test in `file`. `run` says how many steps it took; so does this.
+pub(super) fn run_schedules<S: Strategy>(
+    file: &'static str,
+    schedules: S,
+    run: impl FnMut(S::Value) -> Result<usize, TestCaseError>,
+) -> usize {
+    let config = Config {
+        cases: step_count() / MEAN_STEPS,
+        // ChaCha takes most of the time, and this needs no good random numbers.
+        rng_algorithm: RngAlgorithm::XorShift,
+        ..Config::with_source_file(file)
+    };
+    let (run, taken) = (RefCell::new(run), Cell::new(0));
+    let result = TestRunner::new(config).run(&schedules, |schedule| {
+        taken.set(taken.get() + run.borrow_mut()(schedule)?);
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+    taken.get()
 }
 
 /// One bucket as the model has it, and what its replicas remember.
@@ -209,11 +244,7 @@ impl World {
     pub(super) fn next_call(&mut self, step: &Step, limits: &[Limit]) -> StoreCall {
         let limit = *step.limit.get(limits);
         self.move_clock(&step.clock, &limit);
-        let hits = |size: Size| match size {
-            Size::Hits(hits) => hits.min(limit.capacity().into()),
-            Size::Eighths(eighths) => u64::from(limit.capacity()) * eighths / 8,
-            Size::Endless => u64::MAX,
-        };
+        let hits = |size: Size| size.of(&limit);
         let operation = match &step.action {
             Action::Acquire { needed, want, leased, unused } => {
                 let lease = |(epoch, spent, returned): &(Epoch, Size, Size)| LeaseFact {
@@ -235,6 +266,11 @@ impl World {
             Action::Debit(size) => Operation::Debit { hits: hits(*size) },
         };
         StoreCall { bucket: BUCKET.into(), limit, operation }
+    }
+
+    /// The bucket is lost.
+    pub(super) fn forget(&mut self) {
+        self.model = MemoryStore::default();
     }
 
     pub(super) fn serve(&mut self, call: &StoreCall) -> Reply {
@@ -268,7 +304,7 @@ impl World {
         }
     }
 
-    fn move_clock(&mut self, clock: &Clock, limit: &Limit) {
+    pub(super) fn move_clock(&mut self, clock: &Clock, limit: &Limit) {
         // All numbers stay exact until the year 2255.
         const LAST: u64 = (1 << 53) - (1 << 50);
         let part = |whole: u64, fraction: u32| {

@@ -80,7 +80,7 @@ impl Scripts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The numbers of the reply.
-    pub(super) reply: [u64; 7],
+    pub(super) reply: [i64; 7],
     /// What the hash holds: names and numbers, in its order.
     pub(super) fields: String,
     /// For how many milliseconds the bucket is to be kept from now on, if that was set.
@@ -92,19 +92,19 @@ impl Seen {
         let parts: Vec<_> = text.split("; ").collect();
         let [reply, fields, lifetime] = parts[..] else { panic!("the wrapper answered {text}") };
         let number = |word: &str| word.parse().unwrap_or_else(|_| panic!("{word} is not a whole number in {text}"));
-        let reply: Vec<u64> = reply.split(' ').map(number).collect();
+        let reply: Vec<i64> = reply.split(' ').map(number).collect();
         Self {
             reply: reply.try_into().unwrap_or_else(|_| panic!("not seven numbers in {text}")),
             fields: fields.to_owned(),
-            lifetime_millis: (!lifetime.is_empty()).then(|| number(lifetime)),
+            lifetime_millis: (!lifetime.is_empty()).then(|| lifetime.parse().unwrap()),
         }
     }
 }
 
 /// A reply as the numbers of which it was made.
-pub(super) fn numbers(reply: &Reply) -> [u64; 7] {
+pub(super) fn numbers(reply: &Reply) -> [i64; 7] {
     let Reply { granted, extra, epoch, lease_time, retry_after, used, mark } = *reply;
-    [granted.into(), extra, epoch, lease_time.0, retry_after.0, used, mark]
+    [granted.into(), extra, epoch, lease_time.0, retry_after.0, used, mark].map(u64::cast_signed)
 }
 
 /// The fields of a bucket, as [`Seen`] shows them.

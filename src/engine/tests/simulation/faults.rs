@@ -178,13 +178,8 @@ fn draw(fault: Fault, random: &mut Random) -> Plan {
 }
 
 fn draw_limit(random: &mut Random) -> Limit {
-    let (unit, multiplier) = random.one_of(&[
-        (Unit::Second, 1),
-        (Unit::Second, 1),
-        (Unit::Second, 10),
-        (Unit::Minute, 1),
-        (Unit::Hour, 1),
-    ]);
+    let (unit, multiplier) =
+        random.one_of(&[(Unit::Second, 1), (Unit::Second, 1), (Unit::Second, 10), (Unit::Minute, 1), (Unit::Hour, 1)]);
     let is_window = random.chance(0.2);
     let amount = random.one_of(&[1_u32, 5, 50, 200, 1000]);
     let seconds = u32::try_from(unit.seconds()).unwrap() * multiplier;

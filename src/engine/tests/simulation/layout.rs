@@ -29,9 +29,11 @@ impl Layout {
         let written: Vec<_> = limits.iter().map(|limit| written(limit, overdraft)).collect();
         let rules: Vec<_> = match self {
             Self::List => vec![format!("  - {{key: {}, rate_limit: [{}]}}", KEYS[0], written.join(", "))],
-            Self::Descriptors => {
-                written.iter().zip(KEYS).map(|(limit, key)| format!("  - {{key: {key}, rate_limit: {limit}}}")).collect()
-            }
+            Self::Descriptors => written
+                .iter()
+                .zip(KEYS)
+                .map(|(limit, key)| format!("  - {{key: {key}, rate_limit: {limit}}}"))
+                .collect(),
         };
         policy(&format!("domain: d\ndescriptors:\n{}", rules.join("\n")))
     }
@@ -59,9 +61,9 @@ impl Layout {
     /// The index of the limit whose bucket a call is for.
     pub(super) fn limit_of(self, call: &StoreCall, limits: &[Limit]) -> usize {
         let index = match self {
-            Self::List => limits.iter().position(|limit| {
-                (limit.period(), limit.algorithm()) == (call.limit.period(), call.limit.algorithm())
-            }),
+            Self::List => limits
+                .iter()
+                .position(|limit| (limit.period(), limit.algorithm()) == (call.limit.period(), call.limit.algorithm())),
             Self::Descriptors => KEYS.iter().position(|key| call.bucket.contains(key)),
         };
         index.unwrap_or_else(|| panic!("{} is no bucket of these limits", call.bucket))

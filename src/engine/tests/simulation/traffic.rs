@@ -14,9 +14,14 @@ pub(super) struct Load {
 pub(super) enum Shape {
     Constant,
     /// Every so many µs it moves from one half of the replicas to the other.
-    Moving { every: u64 },
+    Moving {
+        every: u64,
+    },
     /// A row of factors for each replica, each of which lasts `step` µs.
-    Steps { rows: Vec<Vec<f64>>, step: u64 },
+    Steps {
+        rows: Vec<Vec<f64>>,
+        step: u64,
+    },
 }
 
 impl Load {

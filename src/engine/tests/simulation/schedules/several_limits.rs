@@ -119,7 +119,8 @@ fn requests_that_bring_different_limits_for_one_bucket_all_make_progress() {
     // Both wait at the same time.
     for _ in 0..10 {
         desk.pass(1_000);
-        let (mut one, calls) = desk.begin(&engine, &[Descriptor { hits_addend: Some(150), ..own_limit(1_000)[0].clone() }]);
+        let (mut one, calls) =
+            desk.begin(&engine, &[Descriptor { hits_addend: Some(150), ..own_limit(1_000)[0].clone() }]);
         let Ruling { answer, calls: more } = engine.decide(&request(&own_limit(500)), desk.now()).unwrap();
         desk.make(&engine, calls);
         desk.make(&engine, more);

@@ -1,0 +1,118 @@
+//! Replicas that share a Redis, or should.
+
+use std::collections::BTreeMap;
+
+use rustix::process::Signal;
+
+use super::limit::{Limit, policy};
+use super::load::Target;
+use crate::harness::{Comporta, Redis, Setup, http};
+
+/// Long enough that a busy machine is not taken for a failure of Redis.
+const REDIS_TIMEOUT: &str = "2s";
+
+#[derive(Debug)]
+pub(super) struct Fleet {
+    redis: Option<Redis>,
+    policy: String,
+    replicas: Vec<Replica>,
+}
+
+/// A replica that has been started. What is stopped has no process any more.
+#[derive(Debug)]
+struct Replica {
+    setup: Setup,
+    process: Option<Comporta>,
+}
+
+impl Fleet {
+    /// Starts so many replicas on a Redis of their own.
+    pub(super) fn start(replicas: usize, limits: &[Limit]) -> Self {
+        Self::with(Some(Redis::start()), replicas, limits)
+    }
+
+    /// Replicas that do not know of each other.
+    pub(super) fn without_redis(replicas: usize, limits: &[Limit]) -> Self {
+        Self::with(None, replicas, limits)
+    }
+
+    fn with(redis: Option<Redis>, replicas: usize, limits: &[Limit]) -> Self {
+        let mut fleet = Self { redis, policy: policy(limits), replicas: Vec::new() };
+        for _ in 0..replicas {
+            fleet.add();
+        }
+        fleet
+    }
+
+    /// Starts one more replica.
+    pub(super) fn add(&mut self) {
+        let mut flags = Vec::new();
+        if let Some(redis) = &self.redis {
+            flags.extend(["--redis-url".to_owned(), redis.url()]);
+            flags.extend(["--redis-timeout", REDIS_TIMEOUT].map(str::to_owned));
+        }
+        let setup = Setup::new(&self.policy).flags(flags);
+        let process = Some(setup.start());
+        self.replicas.push(Replica { setup, process });
+    }
+
+    /// Kills a replica as the kernel would, and waits until it is gone.
+    pub(super) fn kill(&mut self, replica: usize) {
+        self.end(replica, Signal::KILL);
+    }
+
+    /// Asks a replica to end, and waits until it has.
+    pub(super) fn stop(&mut self, replica: usize) {
+        self.end(replica, Signal::TERM);
+    }
+
+    fn end(&mut self, replica: usize, signal: Signal) {
+        let mut process = self.replicas[replica].process.take().expect("a replica that runs");
+        process.signal(signal);
+        process.wait_for_exit();
+    }
+
+    pub(super) fn has_redis(&self) -> bool {
+        self.redis.is_some()
+    }
+
+    pub(super) fn redis(&self) -> &Redis {
+        self.redis.as_ref().expect("a fleet with a Redis")
+    }
+
+    /// Those that run.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        let numbered = (0..).zip(&self.replicas);
+        let target = |(replica, process): (u16, &Comporta)| Target { replica, address: process.addresses.grpc };
+        numbered.filter_map(|(number, replica)| Some(target((number, replica.process.as_ref()?)))).collect()
+    }
+
+    /// How often the scripts of the buckets have run since Redis was started.
+    pub(super) fn store_calls(&self) -> u64 {
+        let counts = self.redis().command_counts();
+        let count = |command| counts.get(command).copied().unwrap_or_default();
+        // A heartbeat is a script too. It alone adds to a sorted set, once.
+        count("evalsha") + count("eval") - count("zadd")
+    }
+
+    /// What Redis has of the only bucket, if that is a token bucket.
+    pub(super) fn bucket(&self) -> BTreeMap<String, u64> {
+        let keys = self.redis().keys();
+        let key = keys.iter().find(|key| key.contains('{')).expect("a bucket");
+        self.redis().command(&["HGETALL", key])
+    }
+
+    /// How many decisions the replicas that run have made, by their source.
+    pub(super) fn decisions(&self) -> BTreeMap<String, u64> {
+        let mut decisions = BTreeMap::new();
+        for process in self.replicas.iter().filter_map(|replica| replica.process.as_ref()) {
+            let page = http::get(process.addresses.admin, "/metrics").unwrap().body;
+            for line in page.lines().filter(|line| line.starts_with("comporta_decisions_total{")) {
+                let (labels, count) = line.rsplit_once("} ").unwrap();
+                let source = labels.rsplit_once("source=\"").unwrap().1.trim_end_matches('"');
+                *decisions.entry(source.to_owned()).or_default() += count.parse::<u64>().unwrap();
+            }
+        }
+        decisions
+    }
+}

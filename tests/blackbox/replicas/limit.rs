@@ -1,0 +1,53 @@
+//! A limit, as the policy writes it and as the checker needs it.
+
+use super::checker::Allowance;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) amount: u64,
+    seconds: u64,
+    pub(super) burst: u64,
+    pub(super) is_window: bool,
+}
+
+impl Limit {
+    /// A token bucket: so many hits in so many seconds. Its burst is the amount, until another is given.
+    pub(super) const fn tokens(amount: u64, seconds: u64) -> Self {
+        Self { amount, seconds, burst: amount, is_window: false }
+    }
+
+    /// A fixed window: so many hits in so many seconds.
+    pub(super) const fn window(amount: u64, seconds: u64) -> Self {
+        Self { amount, seconds, burst: amount, is_window: true }
+    }
+
+    pub(super) const fn burst(mut self, burst: u64) -> Self {
+        self.burst = burst;
+        self
+    }
+
+    /// Its unit in µs.
+    pub(super) const fn period(&self) -> u64 {
+        self.seconds * 1_000_000
+    }
+
+    /// What may be admitted in an interval: of time in µs, or of windows.
+    pub(super) const fn allowance(&self) -> Allowance {
+        let period = if self.is_window { 1 } else { self.period() };
+        Allowance { burst: self.burst, amount: self.amount, period }
+    }
+
+    /// It admits nothing without its store, so that nothing but the store can have admitted a hit.
+    fn yaml(&self) -> String {
+        let Self { amount, seconds, burst, is_window } = self;
+        let kind = if *is_window { "algorithm: fixed_window".to_owned() } else { format!("burst: {burst}") };
+        let time = format!("unit: second, unit_multiplier: {seconds}");
+        format!("{{requests_per_unit: {amount}, {time}, {kind}, failure_mode: closed}}")
+    }
+}
+
+/// A policy in which every value of `key` has a bucket of its own for each of these limits.
+pub(super) fn policy(limits: &[Limit]) -> String {
+    let limits: Vec<_> = limits.iter().map(Limit::yaml).collect();
+    format!("{{domain: d, descriptors: [{{key: key, rate_limit: [{}]}}]}}", limits.join(", "))
+}

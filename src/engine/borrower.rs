@@ -321,7 +321,7 @@ impl Slot {
             };
             let not_spent = borrower.leases.not_to_be_spent().saturating_mul(unit);
             let bucket = Bucket::known(limit, reply.used.saturating_sub(not_spent), reply.lease_time, now);
-            self.record = Record::new(limit, bucket, now).touched_at(self.record.touched());
+            self.record = Record::new(limit, bucket, now).in_place_of(self.record);
         }
         self.answer(true, now, decided);
     }

@@ -187,6 +187,18 @@ impl Record {
     }
 }
 
+/// News of so many hits are worth a call: an eighth of a replica's share of the burst. Others wait for the next one.
+fn worth_telling(limit: &Limit, replicas: u64) -> u64 {
+    u64::from(limit.capacity()).div_ceil(8 * replicas)
+}
+
+/// So many hits are worth a call that returns them. What is not returned in time is lost, and a slow limit takes long to
+/// yield as much again; so it is no more than an eighth of a replica's share of what flows back while a lease is idle.
+fn worth_returning(limit: &Limit, replicas: u64) -> u64 {
+    let flows_back = u64::from(limit.amount()).saturating_mul(lease_pace(limit).0) / limit.period().0;
+    worth_telling(limit, replicas).min(flows_back.div_ceil(8 * replicas)).max(1)
+}
+
 /// What a slot with a borrower does. Requests that are decided by it are put into `decided`.
 impl Slot {
     /// Asks the store for those who wait, unless it has been asked.
@@ -215,12 +227,14 @@ impl Slot {
     /// Returns what would be lost, and tells what is worth a call. Whether it is to be looked after again.
     pub(super) fn look_after(&mut self, terms: &Terms, now: Now) -> (Option<Call>, bool) {
         let time = now.monotonic;
+        let until_full = self.record.until_full(now);
         let call = self.call_if(Plan::Tell, terms, now, |it| {
             it.leases.return_idle(time);
-            // News of less than an eighth of a replica's share of the burst wait for the next call.
-            let worth = u64::from(it.leases.limit().capacity()).div_ceil(8 * u64::from(terms.replicas()));
-            let news = it.leases.news();
-            news > 0 && news >= worth
+            let (limit, replicas) = (it.leases.limit(), u64::from(terms.replicas()));
+            // What is lost of a bucket that is full before the lease ends is not missed.
+            let is_missed = until_full > lease_pace(limit);
+            is_missed && it.leases.returned() >= worth_returning(limit, replicas)
+                || it.leases.news() >= worth_telling(limit, replicas)
         });
         let is_over = self.borrower.as_mut().is_none_or(|borrower| borrower.leases.is_empty(time));
         (call, !is_over)
@@ -307,7 +321,7 @@ impl Slot {
             };
             let not_spent = borrower.leases.not_to_be_spent().saturating_mul(unit);
             let bucket = Bucket::known(limit, reply.used.saturating_sub(not_spent), reply.lease_time, now);
-            self.record = Record::new(limit, bucket, now).touched_at(self.record.touched());
+            self.record = Record::new(limit, bucket, now).in_place_of(self.record);
         }
         self.answer(true, now, decided);
     }

@@ -398,7 +398,12 @@ impl Leases {
             Algorithm::TokenBucket => self.leases.iter().map(|lease| lease.spent).sum(),
             Algorithm::FixedWindow => 0,
         };
-        spent + hits_in(&self.returned)
+        spent + self.returned()
+    }
+
+    /// Hits that go back with the next call.
+    pub(super) fn returned(&self) -> u64 {
+        hits_in(&self.returned)
     }
 
     /// Hits that count as used in the store, and will not be spent.

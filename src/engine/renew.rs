@@ -38,7 +38,9 @@ impl Engine {
             }
             calls.extend(slot.serve(&self.terms, now));
             calls.extend(slot.tell_unused(&self.terms, now));
-            if self.terms.is_ending() {
+            // A store that cannot be reached is not asked again and again.
+            let may_be_heard = !matches!(answer, Err(error) if error.nothing_ran());
+            if self.terms.is_ending() && may_be_heard {
                 calls.extend(slot.return_all(&self.terms, now));
             }
             self.put_on_agenda(slot, now);

@@ -65,6 +65,11 @@ impl Record {
         Self { touched: self.touched.max(time), ..self }
     }
 
+    /// The same, in the place of an earlier record of the bucket, for which nobody has asked in between.
+    pub(super) const fn in_place_of(self, before: Self) -> Self {
+        Self { touched: before.touched, ..self }
+    }
+
     pub(super) const fn touched(&self) -> Micros {
         self.touched
     }

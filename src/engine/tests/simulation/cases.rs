@@ -55,7 +55,8 @@ fn cases() -> Vec<Case> {
         Plan::of(limits, replicas, Load::constant(per_replica), seconds)
     };
     let moving = Load { per_replica: 475.0, shape: Shape::Moving { every: 3 * SECOND } };
-    let pulsing = |limits: &[Limit]| Plan { load: None, arrivals: pulses(60), ..constant(limits, 1, 0.0, 60) };
+    let pulsing =
+        |limits: &[Limit]| Plan { load: None, arrivals: pulses(5, 1_100_000, 1, 60), ..constant(limits, 1, 0.0, 60) };
     let window = Limit::per(1000, Second, Algorithm::FixedWindow);
     vec![
         case("well below the limit", [1.0, 0.013, 0.001], constant(&[per(5000, Second)], 4, 250.0, 10)),

@@ -61,8 +61,8 @@ impl Load {
 /// Requests of cost 1 at given times.
 pub(super) type Arrivals = Vec<(u64, usize)>;
 
-/// Five requests at once, every 1.1 s, on one replica.
-pub(super) fn pulses(seconds: u64) -> Arrivals {
-    let begins = (0..).map(|pulse| pulse * 1_100_000).take_while(|begin| begin + 1_100_000 <= seconds * SECOND);
-    begins.flat_map(|begin| (0..5).map(move |request| (begin + request * 3_000, 0))).collect()
+/// So many requests at once on each replica in turn, again and again, `every` so many µs.
+pub(super) fn pulses(requests: u64, every: u64, replicas: usize, seconds: u64) -> Arrivals {
+    let begins = (0..seconds * SECOND / every).map(|pulse| (pulse * every, pulse as usize % replicas));
+    begins.flat_map(|(begin, replica)| (0..requests).map(move |request| (begin + request * 3_000, replica))).collect()
 }

@@ -302,7 +302,7 @@ impl World {
                 let Some(waits) = self.requests.remove(&request) else { return };
                 let (decision, calls) = self.fleet[waits.replica].engine.give_up(&waits.waiting, now);
                 let decision = decision.expect("what is decided has been told");
-                self.note(waits.ask, waits.came, decision.is_ok_and(|decision| decision.code == Code::Ok));
+                self.answered(&waits, &decision);
                 self.follow(waits.replica, calls);
             }
             Event::CallerLeaves { request } => {
@@ -387,6 +387,13 @@ impl World {
         self.follow(replica, calls);
     }
 
+    /// A request that has waited is decided.
+    fn answered(&mut self, waits: &Waits, decision: &Result<Decision, Unavailable>) {
+        let latest = (waits.came + TIMEOUT).max(self.fleet[waits.replica].paused_until);
+        assert!(self.now <= latest, "no request waits longer than the timeout");
+        self.note(waits.ask, waits.came, decision.as_ref().is_ok_and(|decision| decision.code == Code::Ok));
+    }
+
     /// A request has been decided.
     fn note(&mut self, ask: Ask, came: u64, passes: bool) {
         if !passes {
@@ -423,9 +430,8 @@ impl World {
         waiting.retain(|number| {
             let Some(waits) = self.requests.get_mut(number) else { return false };
             let Ok(decision) = waits.waiting.decision.try_recv() else { return true };
-            let (ask, came) = (waits.ask, waits.came);
-            self.requests.remove(number);
-            self.note(ask, came, decision.is_ok_and(|decision| decision.code == Code::Ok));
+            let waits = self.requests.remove(number).expect("it waits");
+            self.answered(&waits, &decision);
             false
         });
         self.fleet[replica].waiting = waiting;
@@ -450,10 +456,28 @@ impl World {
             };
             self.records[limit].give_back(self.now, (before.used - reply.used) * unit);
         }
+        let bucket = Arc::clone(&call.bucket);
+        self.assert_that_all_that_is_held_is_out(&bucket, time);
         match self.plan.network.back(self.now, &mut self.random) {
             Way::To { arrival } => self.happens(arrival, Event::Answer { call: number, answer: Ok(reply) }),
             Way::Nowhere { error, heard } => self.happens(heard, Event::Answer { call: number, answer: Err(error) }),
         }
+    }
+
+    /// Why no more can be admitted than the limit allows: what replicas may still spend counts as used in the store.
+    fn assert_that_all_that_is_held_is_out(&self, bucket: &Arc<str>, time: Micros) {
+        let now = at(self.now).monotonic;
+        let mut held = 0;
+        for replica in &self.fleet {
+            replica.engine.table.for_each(|slot| {
+                let borrower = slot.borrower.as_mut().filter(|borrower| borrower.name == *bucket);
+                held += borrower.map_or(0, |borrower| borrower.state(now).held);
+            });
+        }
+        let of_tokens = self.store.token_bucket(bucket, time).map(|kept| kept.bucket.out + kept.bucket.out_before);
+        let of_window = self.store.fixed_window(bucket, time).map(|kept| kept.bucket.used);
+        let out = of_tokens.or(of_window).unwrap_or_default();
+        assert!(held <= out, "{held} hits of {bucket} are held, and the store knows of {out}");
     }
 
     fn answer(&mut self, number: u64, answer: &Result<Reply, StoreError>) {

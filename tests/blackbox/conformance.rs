@@ -1,4 +1,5 @@
-//! Runs the cases of `tests/conformance/`, whose README describes their format, against the real binary.
+//! Runs the cases of `tests/conformance/`, whose README describes their format, against the real binary: once without
+//! Redis, and once more with one.
 
 mod case;
 mod compare;
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use self::case::{Case, Outcome, Step, Wanted};
-use crate::harness::{Comporta, Setup, grpc, project_path, run};
+use crate::harness::{Comporta, Redis, Setup, grpc, project_path, run};
 
 /// Cases under way at once, each with a process of its own, in each file's test.
 const PARALLEL: usize = 4;
@@ -21,9 +22,18 @@ macro_rules! case_files {
         $(
             #[test]
             fn $file() {
-                every_case_holds(stringify!($file));
+                every_case_holds(stringify!($file), None);
             }
         )*
+
+        mod with_redis {
+            $(
+                #[test]
+                fn $file() {
+                    super::every_case_holds(stringify!($file), Some(&crate::harness::Redis::start()));
+                }
+            )*
+        }
     };
 }
 
@@ -49,7 +59,7 @@ fn every_case_file_is_run() {
     assert_eq!(in_folder, FILES.iter().map(|&file| file.to_owned()).collect());
 }
 
-fn every_case_holds(file: &str) {
+fn every_case_holds(file: &str, redis: Option<&Redis>) {
     let text = fs::read_to_string(project_path(&format!("tests/conformance/{file}.yaml"))).unwrap();
     let cases: Vec<Case> = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{file}.yaml: {error}"));
     assert!(!cases.is_empty(), "{file}.yaml has no case");
@@ -57,7 +67,7 @@ fn every_case_holds(file: &str) {
     let mut failures = Vec::new();
     for some in cases.chunks(PARALLEL) {
         thread::scope(|scope| {
-            let running: Vec<_> = some.iter().map(|case| (case, scope.spawn(|| hold(case)))).collect();
+            let running: Vec<_> = some.iter().map(|case| (case, scope.spawn(|| hold(case, redis)))).collect();
             for (case, thread) in running {
                 let outcome = thread.join().unwrap_or_else(|_| Err("panicked, as printed above".to_owned()));
                 failures.extend(outcome.err().map(|why| format!("{file}: {}\n    {why}", case.name)));
@@ -68,8 +78,12 @@ fn every_case_holds(file: &str) {
 }
 
 /// Whether one case holds; if not, why.
-fn hold(case: &Case) -> Outcome {
-    let setup = Setup::with_files(case.policy_files()?).flags(case.flags.clone());
+fn hold(case: &Case, redis: Option<&Redis>) -> Outcome {
+    let mut flags = case.flags.clone();
+    if let Some(redis) = redis {
+        flags.extend(redis_flags(redis, &case.name));
+    }
+    let setup = Setup::with_files(case.policy_files()?).flags(flags);
     if let Some(wanted) = &case.check_error {
         check(&setup, &wanted.patterns())?;
     }
@@ -80,6 +94,14 @@ fn hold(case: &Case) -> Outcome {
     let outcome = take_steps(&comporta, &case.steps);
     let outcome = outcome.and_then(|()| comporta.is_running().then_some(()).ok_or("the service ended".to_owned()));
     outcome.map_err(|why| format!("{why}\n    what it printed:\n{}", comporta.log()))
+}
+
+/// The same Redis for all cases of a file, in which each has keys of its own.
+fn redis_flags(redis: &Redis, case: &str) -> [String; 6] {
+    let prefix: String = case.chars().filter(char::is_ascii_alphanumeric).take(60).collect();
+    // A busy machine must not be taken for a failure of Redis.
+    let words = ["--redis-url", &redis.url(), "--redis-timeout", "2s", "--redis-key-prefix", &format!("{prefix}:")];
+    words.map(str::to_owned)
 }
 
 /// What `comporta check` says of the policy: no pattern, no fault.

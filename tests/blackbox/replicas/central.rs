@@ -3,15 +3,24 @@
 use super::history::{Answer, Asked, History};
 use super::limit::Limit;
 
-/// Hits that one bucket of each limit for each key would have admitted, asked the same in the order in which it was sent.
+/// Hits that one bucket of each limit for each key would have admitted, asked the same. When each request came to it is
+/// known only to lie between being sent and being answered; it is given the time at which it admits less in all.
 pub(super) fn admitted_by_one_bucket(history: &History, limits: &[Limit]) -> u64 {
-    let of_key = |asked: Vec<Asked>| {
+    let (sent, answered) = (|asked: &Asked| asked.sent, |asked: &Asked| asked.answered);
+    admitted_at(history, limits, sent).min(admitted_at(history, limits, answered))
+}
+
+fn admitted_at(history: &History, limits: &[Limit], time: impl Fn(&Asked) -> u64) -> u64 {
+    let of_key = |mut asked: Vec<Asked>| {
+        asked.sort_by_key(&time);
         let mut buckets: Vec<_> = limits.iter().map(|limit| Bucket::full(*limit, history)).collect();
         let mut admitted = 0;
         // What nobody answered has probably not arrived.
         for asked in asked.iter().filter(|asked| asked.answer != Answer::Failed) {
-            if buckets.iter_mut().all(|bucket| bucket.has(asked.hits, asked.sent)) {
-                buckets.iter_mut().for_each(|bucket| bucket.take(asked.hits));
+            if buckets.iter_mut().all(|bucket| bucket.has(asked.hits, time(asked))) {
+                for bucket in &mut buckets {
+                    bucket.take(asked.hits);
+                }
                 admitted += u64::from(asked.hits);
             }
         }

@@ -21,7 +21,7 @@ pub(super) struct Fleet {
 /// A replica that has been started. What is stopped has no process any more.
 #[derive(Debug)]
 struct Replica {
-    setup: Setup,
+    _setup: Setup,
     process: Option<Comporta>,
 }
 
@@ -53,7 +53,7 @@ impl Fleet {
         }
         let setup = Setup::new(&self.policy).flags(flags);
         let process = Some(setup.start());
-        self.replicas.push(Replica { setup, process });
+        self.replicas.push(Replica { _setup: setup, process });
     }
 
     /// Kills a replica as the kernel would, and waits until it is gone.

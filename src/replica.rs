@@ -54,6 +54,7 @@ pub struct Lender {
 
 /// A decision, or one to come.
 #[expect(missing_debug_implementations, reason = "a future has none")]
+#[expect(clippy::large_enum_variant, reason = "nearly all are decisions")]
 pub enum Deciding {
     Decided(Decision),
     Waits(Pin<Box<dyn Future<Output = Result<Decision, Unavailable>> + Send>>),

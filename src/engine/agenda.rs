@@ -43,7 +43,6 @@ impl Agenda {
     }
 
     fn place(&self, span: u64) -> &Mutex<Vec<BucketKey>> {
-        #[expect(clippy::cast_possible_truncation, reason = "below the number of places")]
         &self.places[(span % Self::PLACES) as usize]
     }
 }

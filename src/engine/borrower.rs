@@ -453,12 +453,11 @@ impl Borrower {
         let passes = Outcome::Passes { aside: waiter.aside, grant: Some(grant) };
         match waiter.seat.request.resolve(waiter.seat.check, passes) {
             Ok(Progress::Complete) => decided.push(waiter.seat.request),
-            Ok(Progress::Waits) => {}
             Err(Outcome::Passes { aside, .. }) => {
                 self.leases.put_back(&aside, now.monotonic);
                 self.leases.leave_unused(grant);
             }
-            Err(_) => {}
+            Ok(Progress::Waits) | Err(_) => {}
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) struct Leases {
     /// The limit under which they were borrowed.
     limit: Limit,
     /// At most two, the oldest first.
-    leases: SmallVec<[Lease; 2]>,
+    held: SmallVec<[Lease; 2]>,
     /// Hits that go back with the next call; at most of two epochs, the oldest first.
     returned: Portions,
     unused: Vec<UnusedFact>,
@@ -113,7 +113,7 @@ impl Leases {
     pub(super) fn new(limit: Limit) -> Self {
         Self {
             limit,
-            leases: SmallVec::new(),
+            held: SmallVec::new(),
             returned: Portions::new(),
             unused: Vec::new(),
             consumed: 0,
@@ -131,21 +131,21 @@ impl Leases {
 
     /// Hits that may be spent.
     pub(super) fn held(&mut self, now: Micros) -> u64 {
-        if self.leases.iter().any(|lease| lease.until <= now) {
-            self.leases.retain(|lease| lease.until > now);
+        if self.held.iter().any(|lease| lease.until <= now) {
+            self.held.retain(|lease| lease.until > now);
         }
         self.balance()
     }
 
     /// The same, if no lease has ended since that was last looked at.
     fn balance(&self) -> u64 {
-        self.leases.iter().map(|lease| lease.balance).sum()
+        self.held.iter().map(|lease| lease.balance).sum()
     }
 
     /// Spends all these hits, or none.
     #[inline]
     pub(super) fn spend(&mut self, hits: u64, now: Micros) -> Option<Portions> {
-        if let Some(oldest) = self.leases.first_mut()
+        if let Some(oldest) = self.held.first_mut()
             && oldest.until > now
             && oldest.balance >= hits
         {
@@ -165,7 +165,7 @@ impl Leases {
     pub(super) fn set_aside(&mut self, hits: u64, now: Micros) -> Portions {
         let mut missing = hits.min(self.held(now));
         let mut portions = Portions::new();
-        for lease in &mut self.leases {
+        for lease in &mut self.held {
             let hits = missing.min(lease.balance);
             if hits > 0 {
                 lease.balance -= hits;
@@ -207,7 +207,7 @@ impl Leases {
     }
 
     fn lease(&mut self, epoch: u64) -> Option<&mut Lease> {
-        self.leases.iter_mut().find(|lease| lease.epoch == epoch)
+        self.held.iter_mut().find(|lease| lease.epoch == epoch)
     }
 
     /// The request that was granted these does not need them.
@@ -254,7 +254,7 @@ impl Leases {
         });
         (self.consumed, self.called_at, self.size) = (0, Some(now), size);
         self.renew_below = match size {
-            LEAST_RENEWED.. => (u128::from(size) * u128::from(settings.renew_at_percent)).div_ceil(100) as u64,
+            LEAST_RENEWED.. => size.saturating_mul(settings.renew_at_percent.into()).div_ceil(100),
             _ => 0,
         };
         size.saturating_sub(self.held(now))
@@ -266,7 +266,7 @@ impl Leases {
         let mut facts = Facts::default();
         // Of a fixed window's leases the store does not ask what was spent.
         if self.limit.algorithm() == Algorithm::TokenBucket {
-            for lease in self.leases.iter_mut().filter(|lease| lease.spent > 0) {
+            for lease in self.held.iter_mut().filter(|lease| lease.spent > 0) {
                 facts.leased.push(LeaseFact { epoch: lease.epoch, spent: lease.spent, returned: 0 });
                 lease.spent = 0;
             }
@@ -322,19 +322,16 @@ impl Leases {
         }
         let pace = lease_pace(&self.limit).0;
         let return_from = (until - Micros(pace / 2)).min(now + Micros(pace + pace / 2));
-        match self.lease(reply.epoch) {
-            Some(lease) => {
-                lease.balance += reply.extra;
-                // Both are counted from a call to the same end, so the later one comes nearer to it.
-                lease.until = lease.until.max(until);
-                lease.return_from = return_from;
+        if let Some(lease) = self.lease(reply.epoch) {
+            lease.balance += reply.extra;
+            // Both are counted from a call to the same end, so the later one comes nearer to it.
+            lease.until = lease.until.max(until);
+            lease.return_from = return_from;
+        } else {
+            if self.held.len() == 2 {
+                self.held.remove(0);
             }
-            None => {
-                if self.leases.len() == 2 {
-                    self.leases.remove(0);
-                }
-                self.leases.push(Lease { epoch: reply.epoch, balance: reply.extra, spent: 0, until, return_from });
-            }
+            self.held.push(Lease { epoch: reply.epoch, balance: reply.extra, spent: 0, until, return_from });
         }
     }
 
@@ -351,7 +348,7 @@ impl Leases {
     fn return_if(&mut self, now: Micros, is_returned: impl Fn(&Lease) -> bool) {
         self.held(now);
         let mut given_up = Portions::new();
-        for lease in self.leases.iter_mut().filter(|lease| lease.balance > 0 && is_returned(lease)) {
+        for lease in self.held.iter_mut().filter(|lease| lease.balance > 0 && is_returned(lease)) {
             given_up.push(Portion { epoch: lease.epoch, hits: std::mem::take(&mut lease.balance) });
         }
         given_up.into_iter().for_each(|portion| self.give_up(portion));
@@ -395,7 +392,7 @@ impl Leases {
     /// Hits of which the store has not been told what became of them.
     pub(super) fn news(&self) -> u64 {
         let spent: u64 = match self.limit.algorithm() {
-            Algorithm::TokenBucket => self.leases.iter().map(|lease| lease.spent).sum(),
+            Algorithm::TokenBucket => self.held.iter().map(|lease| lease.spent).sum(),
             Algorithm::FixedWindow => 0,
         };
         spent + self.returned()
@@ -414,7 +411,7 @@ impl Leases {
     /// Whether there is nothing here that a new one would not have, but for the measured consumption.
     pub(super) fn is_empty(&mut self, now: Micros) -> bool {
         self.held(now);
-        self.leases.is_empty()
+        self.held.is_empty()
             && self.returned.is_empty()
             && self.unused.is_empty()
             && now >= self.denied_until

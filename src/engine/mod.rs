@@ -94,6 +94,7 @@ pub struct Ruling {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all answers are decisions")]
 pub enum Answer {
     Decided(Decision),
     Waiting(Waiting),

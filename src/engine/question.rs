@@ -61,7 +61,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    pub(super) fn tier(&self, limit: &Limit, scope: Scope) -> Tier {
+    pub(super) fn tier(self, limit: &Limit, scope: Scope) -> Tier {
         // A limit that a request brings may be beyond what the store can count exactly; policies may not.
         let is_exact = u64::from(limit.amount()) <= limit.most_exact_amount();
         if self.has_store && scope == Scope::Global && is_exact { Tier::Store } else { Tier::Process }

@@ -27,6 +27,7 @@ pub(super) enum Ending {
 
 impl Engine {
     /// Takes in the answer to a call, or that it has failed. Each call is brought back once.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody can bring it twice")]
     pub fn take_answer(&self, call: Call, answer: &Result<Reply, StoreError>, now: Now) -> Vec<Call> {
         let (mut calls, mut decided) = (Vec::new(), Vec::new());
         self.counts.count_call(&call.request.operation, answer);
@@ -48,7 +49,7 @@ impl Engine {
             calls.extend(give_everything_back(&call, reply, now));
         }
         drop(buckets);
-        self.tell_debtor(&call, answer, &mut decided);
+        decided.extend(tell_debtor(&call, answer));
         self.finish_all(decided, now, &mut calls);
         calls
     }
@@ -122,18 +123,6 @@ impl Engine {
         )]
         let pause = (pause as f64 * (0.75 + self.terms.random() / 4.0)) as u64;
         self.agenda.put(key, now.monotonic + Micros(pause));
-    }
-
-    /// Tells a request that an overdraft has been charged.
-    fn tell_debtor(&self, call: &Call, answer: &Result<Reply, StoreError>, decided: &mut Vec<Arc<WaitingRequest>>) {
-        let Purpose::Debit { seat: Some(Seat { request, check }) } = &call.purpose else { return };
-        let outcome = match answer {
-            Ok(reply) => Outcome::Told { passes: reply.granted },
-            Err(_) => Outcome::Failed,
-        };
-        if matches!(request.resolve(*check, outcome), Ok(Progress::Complete)) {
-            decided.push(Arc::clone(request));
-        }
     }
 
     pub(super) fn finish_all(&self, decided: Vec<Arc<WaitingRequest>>, now: Now, calls: &mut Vec<Call>) {
@@ -212,6 +201,16 @@ impl Engine {
             calls.extend(evicted.return_all(&self.terms, now));
         }
     }
+}
+
+/// Tells a request that an overdraft has been charged. The request, if it can be decided now.
+fn tell_debtor(call: &Call, answer: &Result<Reply, StoreError>) -> Option<Arc<WaitingRequest>> {
+    let Purpose::Debit { seat: Some(Seat { request, check }) } = &call.purpose else { return None };
+    let outcome = match answer {
+        Ok(reply) => Outcome::Told { passes: reply.granted },
+        Err(_) => Outcome::Failed,
+    };
+    matches!(request.resolve(*check, outcome), Ok(Progress::Complete)).then(|| Arc::clone(request))
 }
 
 /// The bucket has been forgotten here: what a late answer brings is of no use.

@@ -97,7 +97,7 @@ pub fn reply(answer: &Value) -> Result<Reply, StoreError> {
             }),
             _ => None,
         })
-        .ok_or_else(|| StoreError::Malformed(format!("the script answered {answer:?}")))
+        .ok_or_else(|| StoreError::Malformed(format!("the script answered {:.200}", format!("{answer:?}"))))
 }
 
 /// The seven numbers of an answer, if they are seven and none is negative.

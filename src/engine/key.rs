@@ -10,7 +10,7 @@ use crate::policy::PathPart;
 ///
 /// That is the domain, the path of keys and values to the rule (the pattern where its values share one bucket), unit and
 /// multiplier and the algorithm, and the tier in which its hits are counted. The amount is no part of it, so a limit that is raised keeps what was spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BucketKey {
     /// Chooses the shard.
     pub(super) high: u64,

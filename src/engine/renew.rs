@@ -8,7 +8,7 @@ use super::borrower::{Call, Purpose};
 use super::decision::{Decision, Unavailable};
 use super::refusal::Refusal;
 use super::table::{Locked, Slot};
-use super::trial::{StandIn, Trial, Verdict};
+use super::trial::{StandIn, Trial, Verdict, show_one_after_another};
 use super::waiting::{Outcome, Progress, Seat, WaitingRequest};
 use super::{Engine, Trials};
 use crate::limit::{Micros, Now};
@@ -156,6 +156,7 @@ impl Engine {
             }
             trials.push(Trial::resolved(check, outcome, stand_in, &mut buckets, &self.terms, now));
         }
+        show_one_after_another(&mut trials, now);
         if ending == Ending::Abandoned {
             for trial in trials.iter_mut().rev() {
                 trial.undo(&mut buckets, now);

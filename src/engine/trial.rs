@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::decision::{Code, CurrentLimit, Enforcement, Source, Status};
 use super::lease::{Grant, Portions, hits_in};
 use super::question::{Check, Tier};
@@ -297,6 +299,22 @@ impl<'p> Trial<'p> {
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             seconds_until_reset: Some(until_reset.seconds_rounded_up()),
             metadata: check.metadata.cloned(),
+        }
+    }
+}
+
+/// Lets each of several checks of one bucket show what was left after it, as they do when they need not wait: what those
+/// after it were granted was still there.
+pub(super) fn show_one_after_another(trials: &mut [Trial<'_>], now: Now) {
+    if trials.len() < 2 {
+        return;
+    }
+    let mut granted_after = HashMap::<_, u64>::new();
+    for trial in trials.iter_mut().rev() {
+        if let Effect::Granted { aside, grant } = &trial.effect {
+            let after = granted_after.entry(trial.check.key).or_default();
+            trial.record.give_back(&trial.check.limit, *after, now);
+            *after += hits_in(aside) + grant.as_ref().map_or(0, |grant| grant.hits);
         }
     }
 }

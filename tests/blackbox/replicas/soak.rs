@@ -1,10 +1,11 @@
 //! Every combination, for long, with up to eight replicas.
 
+use std::time::Duration;
+
 use super::healthy::{USED, callers, one_each, run};
 use super::is_soak;
 use super::limit::Limit;
 use super::load::{Caller, Keys, Pace, Route};
-use std::time::Duration;
 
 #[test]
 fn every_combination_keeps_its_limits() {
@@ -23,7 +24,7 @@ fn every_combination_keeps_its_limits() {
     for limits in limits {
         for replicas in [1, 2, 4, 8] {
             for (name, callers) in loads(replicas) {
-                let figures = run(&format!("{limits:?}, {name}"), replicas, limits, &callers, 8);
+                let figures = run(&format!("{limits:?}, {name}"), replicas, limits, &callers, 5);
                 if limits.iter().all(|limit| limit.burst >= 10 * replicas as u64) {
                     figures.assert_used(USED);
                 }
@@ -49,6 +50,6 @@ fn costs_up_to_a_tenth_of_the_burst_are_admitted() {
     }
     for replicas in [1, 2, 4, 8] {
         let costly = callers(400).map(|caller| caller.hits(1..=100));
-        run("costs up to 100", replicas, &[Limit::tokens(10_000, 1).burst(1000)], &costly, 8).assert_used(USED);
+        run("costs up to 100", replicas, &[Limit::tokens(10_000, 1).burst(1000)], &costly, 5).assert_used(USED);
     }
 }

@@ -359,10 +359,13 @@ impl Slot {
     }
 
     /// Answers those who wait by what is held and known now. `has_heard` from the store a moment ago.
+    ///
+    /// Who then waits behind others that need all that is free is refused. The store grants but a part of what is free,
+    /// so without this a queue that grows faster than it is served would find that some is, each time, and grow on.
     pub(super) fn answer(&mut self, has_heard: bool, now: Now, decided: &mut Vec<Arc<WaitingRequest>>) {
         let time = now.monotonic;
         let Some(borrower) = &mut self.borrower else { return };
-        let mut left = VecDeque::new();
+        let (mut left, mut needed_before) = (VecDeque::new(), 0_u64);
         let waiting = std::mem::take(&mut borrower.queue);
         for mut waiter in waiting {
             let Some(borrower) = &mut self.borrower else { return };
@@ -383,7 +386,12 @@ impl Slot {
                 && borrower.leases.knows_refusal(missing, free, time)
             {
                 self.resolve(waiter, |_| Outcome::Refused, now, decided);
+            } else if is_same_limit && has_heard && needed_before > 0 && needed_before + missing > free {
+                self.resolve(waiter, |_| Outcome::Refused, now, decided);
             } else {
+                if is_same_limit && waiter.hits != Hits::Look {
+                    needed_before += missing;
+                }
                 left.push_back(waiter);
             }
         }

@@ -1,6 +1,7 @@
 mod ending;
 mod explain;
 mod lease;
+mod queue;
 mod simulation;
 mod table;
 

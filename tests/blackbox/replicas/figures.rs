@@ -10,7 +10,7 @@ use super::history::{Answer, Asked, History};
 use super::limit::Limit;
 
 /// Where one answer in a hundred takes longer, the machine has other things to do.
-const SLOW_MS: f64 = 250.0;
+const SLOW_MS: f64 = 100.0;
 
 /// The figures of a run. Shown, they are one line.
 #[derive(Debug)]
@@ -82,6 +82,11 @@ impl Figures {
         self.store.expect("a fleet with a Redis")
     }
 
+    /// Whether the machine had so much else to do that what depends on its pace cannot be judged.
+    pub(super) fn is_slow(&self) -> bool {
+        self.times[1] > SLOW_MS
+    }
+
     /// No limit was exceeded in any interval.
     pub(super) fn assert_exact(&self) {
         assert!(!self.is_excess(), "a limit was exceeded: {self}\n{:#?}", self.worst);
@@ -96,7 +101,7 @@ impl Figures {
 
     /// Hardly less was admitted than by one bucket. Not judged where answers took so long that leases ended meanwhile.
     pub(super) fn assert_used(&self, least: f64) {
-        if self.times[1] > SLOW_MS {
+        if self.is_slow() {
             eprintln!("this machine is too slow to judge what is admitted: {self}");
             return;
         }

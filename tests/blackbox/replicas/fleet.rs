@@ -9,7 +9,7 @@ use super::load::Target;
 use crate::harness::{Comporta, Redis, Setup, http};
 
 /// Long enough that a busy machine is not taken for a failure of Redis.
-const REDIS_TIMEOUT: &str = "2s";
+const REDIS_TIMEOUT: &str = "10s";
 
 #[derive(Debug)]
 pub(super) struct Fleet {

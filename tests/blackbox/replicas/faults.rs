@@ -14,7 +14,7 @@ use super::timeline::{Timeline, micros};
 /// With a unit of a second a lease ends at the latest after two epochs of a second.
 const TWO_EPOCHS: Duration = Duration::from_secs(2);
 
-const LIMIT: Limit = Limit::tokens(300, 1);
+const LIMIT: Limit = Limit::tokens(150, 1);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -24,7 +24,7 @@ fn seconds(seconds: u64) -> Duration {
 fn a_killed_replica_takes_with_it_no_more_than_its_lease() {
     let mut fleet = Fleet::start(3, &[LIMIT]);
     let timeline = Timeline::begin();
-    let load = Load::start(timeline, fleet.targets(), one_each(3, Pace::per_second(200)), seconds(8));
+    let load = Load::start(timeline, fleet.targets(), one_each(3, Pace::per_second(100)), seconds(8));
     sleep(seconds(2));
     let killed = timeline.rounded_down();
     fleet.kill(0);
@@ -46,11 +46,11 @@ fn a_killed_replica_takes_with_it_no_more_than_its_lease() {
 fn a_replica_that_is_started_under_load_joins_the_others() {
     let mut fleet = Fleet::start(1, &[LIMIT]);
     let timeline = Timeline::begin();
-    let first = Load::start(timeline, fleet.targets(), one_each(1, Pace::per_second(400)), seconds(5));
+    let first = Load::start(timeline, fleet.targets(), one_each(1, Pace::per_second(200)), seconds(5));
     sleep(Duration::from_millis(1500));
     fleet.add();
     let started = fleet.targets().split_off(1);
-    let second = Load::start(timeline, started, one_each(1, Pace::per_second(400)), seconds(3));
+    let second = Load::start(timeline, started, one_each(1, Pace::per_second(200)), seconds(3));
     let history = History::of_all([first.history(), second.history()]);
 
     let figures = Figures::of("one more is started", &history, &[LIMIT], &fleet);
@@ -100,7 +100,7 @@ fn replicas_that_stop_leave_in_redis_exactly_what_was_admitted() {
 #[test]
 fn lost_connections_and_lost_scripts_reach_no_caller() {
     let fleet = Fleet::start(2, &[LIMIT]);
-    let load = Load::start(Timeline::begin(), fleet.targets(), callers(500).to_vec(), seconds(6));
+    let load = Load::start(Timeline::begin(), fleet.targets(), callers(250).to_vec(), seconds(6));
     for _ in 0..5 {
         sleep(seconds(1));
         fleet.redis().script_flush();
@@ -116,9 +116,9 @@ fn lost_connections_and_lost_scripts_reach_no_caller() {
 
 #[test]
 fn a_redis_that_forgets_everything_grants_one_burst_more() {
-    for limit in [LIMIT, Limit::window(300, 1)] {
+    for limit in [LIMIT, Limit::window(150, 1)] {
         let fleet = Fleet::start(2, &[limit]);
-        let load = Load::start(Timeline::begin(), fleet.targets(), callers(500).to_vec(), seconds(4));
+        let load = Load::start(Timeline::begin(), fleet.targets(), callers(250).to_vec(), seconds(4));
         sleep(seconds(2));
         fleet.redis().flush_all();
         let history = load.history();

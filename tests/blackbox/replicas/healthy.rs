@@ -34,13 +34,13 @@ pub(super) fn callers(per_second: u64) -> [Caller; 3] {
 #[test]
 fn one_two_and_four_replicas_keep_one_token_bucket() {
     for replicas in [1, 2, 4] {
-        run("token bucket", replicas, &[Limit::tokens(300, 1)], &callers(500), 4).assert_used(USED);
+        run("token bucket", replicas, &[Limit::tokens(150, 1)], &callers(250), 4).assert_used(USED);
     }
 }
 
 #[test]
 fn two_replicas_keep_a_fixed_window() {
-    run("fixed window", 2, &[Limit::window(300, 1)], &callers(500), 5).assert_used(USED);
+    run("fixed window", 2, &[Limit::window(150, 1)], &callers(250), 5).assert_used(USED);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn callers_that_wait_for_each_answer_are_held_to_the_limit() {
 #[test]
 fn skewed_keys_that_move_between_replicas_keep_their_limits() {
     let every = Duration::from_millis(500);
-    let moving = |first| Caller::open(300).keys(Keys::Skewed(40)).route(Route::Moving { first, every });
-    run("skewed and moving", 2, &[Limit::tokens(20, 1).burst(40)], &[moving(0), moving(1)], 5).assert_used(USED);
+    let moving = |first| Caller::open(150).keys(Keys::Skewed(40)).route(Route::Moving { first, every });
+    run("skewed and moving", 2, &[Limit::tokens(10, 1).burst(40)], &[moving(0), moving(1)], 5).assert_used(USED);
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn two_limits_hold_together_whatever_requests_cost() {
 
 #[test]
 fn a_token_bucket_and_a_fixed_window_hold_together() {
-    let limits = [Limit::tokens(250, 1), Limit::window(600, 3)];
-    run("bucket and window", 2, &limits, &callers(500), 6).assert_used(USED);
+    let limits = [Limit::tokens(125, 1), Limit::window(300, 3)];
+    run("bucket and window", 2, &limits, &callers(250), 6).assert_used(USED);
 }
 
 /// One caller for each replica, which asks it so often.

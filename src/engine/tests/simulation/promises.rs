@@ -1,7 +1,8 @@
 //! What users are promised of leases: how much of a limit can be used, and how often the store is asked.
 
+use super::plan::{Plan, Report, SECOND};
 use super::traffic::{Load, Shape, pulses};
-use super::world::{Plan, Report, SECOND, World};
+use super::world::World;
 use crate::limit::{Algorithm, Limit, Unit};
 
 fn run(plan: Plan, seed: u64) -> Report {

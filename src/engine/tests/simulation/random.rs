@@ -1,4 +1,4 @@
-/// Random numbers that a seed repeats: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+/// Random numbers that a seed repeats: `SplitMix64` (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 /// 2014).
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
@@ -31,8 +31,14 @@ impl Random {
         low + self.next() % (high - low + 1)
     }
 
+    /// From 0 to below `end`.
+    #[expect(clippy::cast_possible_truncation, reason = "below a usize")]
+    pub(super) const fn index(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
     pub(super) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[(self.next() % choices.len() as u64) as usize]
+        choices[self.index(choices.len())]
     }
 
     /// A time to wait for what comes at random, `mean` on average, in whole µs.

@@ -282,3 +282,18 @@ fn a_fixed_window_waits_until_a_clock_that_went_back_has_caught_up() {
     let next = bucket.acquire(limit, 3, 0);
     assert_eq!((next.granted, next.epoch, next.used), (true, window.epoch + 1, 3));
 }
+
+#[test]
+fn nobody_is_told_to_wait_for_more_than_ten_years() {
+    let ten_years = Micros::from_seconds(315_360_000);
+    for algorithm in Algorithm::ALL {
+        let limit = Limit::new(1, Unit::Year, 10, None, algorithm).unwrap();
+        let mut bucket = Bucket::new();
+        bucket.serve(limit, Operation::Debit { hits: 2 });
+        // To before this window of ten years began.
+        bucket.world.now = bucket.world.now - Micros(5 * 365 * 24 * HOUR);
+        bucket.serve(limit, Operation::Debit { hits: 2 });
+        let refused = bucket.acquire(limit, 1, 0);
+        assert_eq!((refused.granted, refused.retry_after), (false, ten_years), "{algorithm:?}");
+    }
+}

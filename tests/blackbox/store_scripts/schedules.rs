@@ -192,6 +192,17 @@ fn when_the_clock_goes_back_leases_last_longer_and_old_facts_change_nothing() {
 }
 
 #[test]
+fn an_empty_bucket_fills_from_when_the_clock_went_back_even_if_all_are_refused() {
+    let limit = tokens(10, Unit::Second, 10);
+    let mut bucket = Bucket::new();
+    assert!(bucket.acquire(limit, 10, 0).granted);
+    bucket.world.now = bucket.world.now - Micros(HOUR);
+    assert!(!bucket.acquire(limit, 5, 0).granted);
+    bucket.pass(SECOND / 2);
+    assert!(bucket.acquire(limit, 5, 0).granted);
+}
+
+#[test]
 fn what_is_borrowed_is_counted_when_the_limit_is_raised_and_when_it_is_lowered() {
     let (low, high) = (tokens(10, Unit::Hour, 10), tokens(100, Unit::Hour, 100));
     let mut bucket = Bucket::new();

@@ -163,7 +163,7 @@ fn run(fault: Fault, seed: u64) -> Report {
     let _repeat = Repeat(fault, seed);
     let mut random = Random::new(fault as u64 * 1_000_003 + seed);
     let plan = draw(fault, &mut random);
-    let report = World::new(plan, random.next()).run();
+    let report = World::new(plan, random.seed()).run();
     assert!(report.excess <= 0.0, "{} hits too many", report.excess);
     report
 }

@@ -127,7 +127,7 @@ impl World {
             max_buckets: self.plan.max_buckets,
             store_timeout: Some(Micros(TIMEOUT)),
             failure_mode: FailureMode::Closed,
-            random_seed: self.random.next(),
+            random_seed: self.random.seed(),
             defaults: Defaults { overdraft: true, ..Defaults::default() },
             ..EngineSettings::default()
         };

@@ -82,7 +82,7 @@ local out = tonumber(stored[5]) or 0
 local out_before = tonumber(stored[6]) or 0
 local refilled = tonumber(stored[7]) or 0
 
--- Whether any tokens were taken, given back or reported spent.
+-- Whether any tokens were taken, given back or reported spent, or the clock has gone back.
 local moved = false
 
 -- Settle: bring the bucket to the present.
@@ -124,11 +124,13 @@ local function begin_epoch(begins)
 end
 
 -- All that is out is taken over by a new epoch. Its name must never have been used: facts about the old epochs must not
--- touch it. Names are a whole number of epochs apart, so one that is out of step with them is new.
+-- touch it. Names are a whole number of epochs apart, so one that is out of step with them is new. That is written even
+-- if nothing else is: tokens flow back only from then on.
 local function follow_clock_back()
   local in_step = (epoch - now) % epoch_length == 0
   epoch = in_step and now - 1 or now
   at, out, out_before, refilled = now, out + out_before, 0, 0
+  moved = true
 end
 
 -- It goes piece by piece, because refill stops at what is out and so depends on when leases end. After the ends of two

@@ -6,7 +6,9 @@
 //! * [`clock`]: the one clock;
 //! * [`request`]: what Envoy asks;
 //! * [`policy`]: which limits there are, and which of them a request finds;
-//! * [`engine`]: the buckets, and the decision;
+//! * [`store`]: the tier that replicas share, in Redis;
+//! * [`engine`]: the buckets, what is borrowed, and the decision;
+//! * [`replica`]: an engine with its store and its clock;
 //! * [`settings`]: what the process is told;
 //! * [`telemetry`]: log and metrics;
 //! * [`server`]: gRPC, HTTP and the operators' port;

@@ -274,18 +274,19 @@ impl Engine {
     ) -> Decision {
         let is_enforced = refusal.is_refused() && !self.settings.shadow_mode;
         if is_enforced {
-            for trial in trials.iter_mut().rev() {
+            // An overdraft is charged whatever the others say.
+            let is_kept = |trial: &Trial<'_>| trial.is_overdraft() && trial.check.tier == Tier::Store;
+            for trial in trials.iter_mut().rev().filter(|trial| !is_kept(trial)) {
                 trial.undo(&mut buckets, now);
             }
-            // An overdraft is charged whatever the others say.
-            for trial in trials.iter().filter(|trial| trial.is_overdraft()) {
+            for trial in trials.iter_mut().filter(|trial| trial.is_overdraft()) {
                 match (trial.check.tier, trial.verdict, trial.check.hits) {
                     (Tier::Process, ..) => trial.redo(&mut buckets, now),
                     (Tier::Store, Verdict::Unknown, Hits::Take(hits)) => {
                         let slot = borrowing_slot(&question, &trial.check, &mut buckets, now);
                         calls.extend(slot.and_then(|slot| slot.debit(&trial.check.limit, hits, None, now)));
                     }
-                    (Tier::Store, ..) => {}
+                    (Tier::Store, ..) => trial.settle(&mut buckets),
                 }
             }
             for trial in &mut trials {

@@ -90,12 +90,13 @@ impl<'p> Trial<'p> {
         let mut bucket = slot.record.bucket;
         bucket.settle(&limit, now);
         if let Some(borrower) = &mut slot.borrower {
-            if limit != *borrower.leases.limit() {
+            // Whoever takes borrows under his own limit. To look or to give back needs no lease, and leaves it as it is.
+            if limit != *borrower.leases.limit() && matches!(check.hits, Hits::Take(_)) {
                 borrower.leases.change(limit, time);
             }
             match check.hits {
                 Hits::GiveBack(_) => verdict = Verdict::Passes,
-                _ if verdict == Verdict::Refuses => {}
+                _ if verdict == Verdict::Refuses || limit != *borrower.leases.limit() => {}
                 Hits::Take(hits) if borrower.queue.is_empty() && is_possible => {
                     if let Some(portions) = borrower.leases.spend(hits, time) {
                         borrower.leases.consume(hits);
@@ -110,6 +111,7 @@ impl<'p> Trial<'p> {
             }
             if verdict == Verdict::Unknown
                 && !check.overdraft
+                && limit == *borrower.leases.limit()
                 && needed > borrower.leases.held(time)
                 && borrower.leases.knows_refusal(needed, bucket.free(&limit), time)
             {
@@ -184,7 +186,7 @@ impl<'p> Trial<'p> {
         self.verdict == Verdict::Refuses
     }
 
-    /// Puts everything back as it was before, but for what an overdraft is charged. Trials are undone in reverse order.
+    /// Puts everything back as it was before. Trials are undone in reverse order.
     pub(super) fn undo(&mut self, buckets: &mut Locked<'_>, now: Now) {
         let (key, limit) = (self.check.key, self.check.limit);
         match std::mem::replace(&mut self.effect, Effect::None) {
@@ -197,7 +199,6 @@ impl<'p> Trial<'p> {
                 }
                 (None, _) => buckets.remove(key),
             },
-            Effect::Spent(portions) if self.is_overdraft() => self.effect = Effect::Spent(portions),
             Effect::Spent(portions) => {
                 if let Some(slot) = buckets.get(key) {
                     if let Some(borrower) = &mut slot.borrower {
@@ -236,7 +237,7 @@ impl<'p> Trial<'p> {
         attempt(&self.check, buckets, now);
     }
 
-    /// The request has passed: what was set aside for it is spent.
+    /// What was set aside for the request is spent: it has passed, or this is an overdraft.
     pub(super) fn settle(&mut self, buckets: &mut Locked<'_>) {
         if let Effect::Granted { aside, .. } = &self.effect
             && let Some(borrower) = buckets.get(self.check.key).and_then(|slot| slot.borrower.as_mut())

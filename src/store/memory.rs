@@ -48,15 +48,17 @@ impl MemoryStore {
     /// Does what a call asks, at this time. The limit's amount must not be 0.
     ///
     /// A call that moves no hits writes nothing: settling uses the amount of the limit that asks, and one that only
-    /// looks or is refused must not destroy what a faster limit of the same bucket has earned.
+    /// looks or is refused must not destroy what a faster limit of the same bucket has earned. But that the clock has
+    /// gone back is written: tokens flow back only from then on.
     pub fn serve(&mut self, call: &StoreCall, now: Micros) -> Reply {
         match call.limit.algorithm() {
             Algorithm::TokenBucket => {
                 let kept = find(&mut self.token_buckets, &call.bucket, now);
                 let mut bucket = kept.unwrap_or_else(|| SharedTokenBucket::full(now));
+                let clock_has_gone_back = now < bucket.at;
                 bucket.settle(&call.limit, now);
                 let outcome = bucket.apply(&call.limit, &call.operation);
-                if outcome.moved {
+                if outcome.moved || clock_has_gone_back {
                     let kept = Kept::new(bucket, now, bucket.lifetime_millis(&call.limit, now));
                     self.token_buckets.insert(call.bucket.clone(), kept);
                 }

@@ -11,6 +11,7 @@ mod layout;
 mod ledger;
 mod measure;
 mod network;
+mod plan;
 mod promises;
 mod random;
 mod schedules;

@@ -11,6 +11,8 @@ use super::{Kept, MemoryStore, SharedFixedWindow, SharedTokenBucket};
 use crate::limit::{Algorithm, Limit, Micros, Unit};
 use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, UnusedFact, epoch_length};
 
+const NAME: &str = "{d|k=v}:second";
+
 /// A store with one bucket, and a clock that tests move by hand.
 #[derive(Debug)]
 struct OneBucket {
@@ -29,7 +31,7 @@ impl OneBucket {
     }
 
     fn serve(&mut self, operation: Operation) -> Reply {
-        let call = StoreCall { bucket: "{d|k=v}:second".into(), limit: self.limit, operation };
+        let call = StoreCall { bucket: NAME.into(), limit: self.limit, operation };
         self.store.serve(&call, self.now)
     }
 

@@ -192,6 +192,17 @@ fn when_the_clock_goes_back_leases_last_longer_and_old_facts_change_nothing() {
 }
 
 #[test]
+fn an_empty_bucket_fills_from_when_the_clock_went_back_even_if_all_are_refused() {
+    let limit = tokens(10, Unit::Second, 10);
+    let mut bucket = Bucket::new();
+    assert!(bucket.acquire(limit, 10, 0).granted);
+    bucket.world.now = bucket.world.now - Micros(HOUR);
+    assert!(!bucket.acquire(limit, 5, 0).granted);
+    bucket.pass(SECOND / 2);
+    assert!(bucket.acquire(limit, 5, 0).granted);
+}
+
+#[test]
 fn what_is_borrowed_is_counted_when_the_limit_is_raised_and_when_it_is_lowered() {
     let (low, high) = (tokens(10, Unit::Hour, 10), tokens(100, Unit::Hour, 100));
     let mut bucket = Bucket::new();
@@ -281,4 +292,19 @@ fn a_fixed_window_waits_until_a_clock_that_went_back_has_caught_up() {
     bucket.pass(window.lease_time.0);
     let next = bucket.acquire(limit, 3, 0);
     assert_eq!((next.granted, next.epoch, next.used), (true, window.epoch + 1, 3));
+}
+
+#[test]
+fn nobody_is_told_to_wait_for_more_than_ten_years() {
+    let ten_years = Micros::from_seconds(315_360_000);
+    for algorithm in Algorithm::ALL {
+        let limit = Limit::new(1, Unit::Year, 10, None, algorithm).unwrap();
+        let mut bucket = Bucket::new();
+        bucket.serve(limit, Operation::Debit { hits: 2 });
+        // To before this window of ten years began.
+        bucket.world.now = bucket.world.now - Micros(5 * 365 * 24 * HOUR);
+        bucket.serve(limit, Operation::Debit { hits: 2 });
+        let refused = bucket.acquire(limit, 1, 0);
+        assert_eq!((refused.granted, refused.retry_after), (false, ten_years), "{algorithm:?}");
+    }
 }

@@ -1,33 +1,9 @@
 //! Loads without faults: what is admitted, and what it costs.
 
-use super::layout::Layout;
-use super::network::Network;
+use super::plan::{Plan, SECOND};
 use super::traffic::{Load, Shape, pulses};
-use super::world::{Plan, Report, SECOND, World};
+use super::world::World;
 use crate::limit::{Algorithm, Limit, Unit};
-
-impl Plan {
-    /// A world without faults.
-    pub(super) fn of(limits: &[Limit], replicas: usize, load: Load, seconds: u64) -> Self {
-        let is_list = limits.len() == 1 || limits[0].period() != limits[1].period();
-        Self {
-            limits: limits.to_vec(),
-            layout: if is_list { Layout::List } else { Layout::Descriptors },
-            overdraft: false,
-            replicas,
-            load: Some(load),
-            arrivals: Vec::new(),
-            most_cost: 1,
-            seconds,
-            network: Network::default(),
-            script: Vec::new(),
-            refunds: 0.0,
-            debits: 0.0,
-            peeks: 0.0,
-            leavers: 0.0,
-        }
-    }
-}
 
 fn per(amount: u32, unit: Unit) -> Limit {
     Limit::per(amount, unit, Algorithm::TokenBucket)
@@ -87,14 +63,6 @@ fn cases() -> Vec<Case> {
         ),
         case("a fixed window, five times over", [1.0, 0.010, 0.007], constant(&[window], 4, 1250.0, 5)),
     ]
-}
-
-impl Report {
-    #[expect(clippy::cast_precision_loss, reason = "counts of a simulation")]
-    pub(super) fn measures(&self) -> [f64; 3] {
-        let requests = self.requests.max(1) as f64;
-        [self.admitted as f64 / self.passed.max(1) as f64, self.calls as f64 / requests, self.waits as f64 / requests]
-    }
 }
 
 #[test]

@@ -4,9 +4,10 @@
 
 use super::layout::Layout;
 use super::network::Network;
+use super::plan::{Event, MILLISECOND, Plan, Report, SECOND};
 use super::random::Random;
 use super::traffic::{Load, Shape};
-use super::world::{Event, MILLISECOND, Plan, Report, SECOND, World};
+use super::world::World;
 use crate::limit::{Algorithm, Limit, Unit};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +26,13 @@ enum Fault {
     RefundsDebitsAndPeeks,
     Overdrafts,
     CallersLeave,
+    NoRoom,
     Everything,
 }
 
 /// Runs of each fault, without and with `COMPORTA_SOAK`.
-const RUNS: u64 = 4;
-const SOAK_RUNS: u64 = 40;
+const RUNS: u64 = 30;
+const SOAK_RUNS: u64 = 1_000;
 
 /// The run to make alone, such as `Crashes 17`.
 const ALONE: &str = "COMPORTA_SIMULATION";
@@ -107,6 +109,11 @@ fn callers_leave() {
 }
 
 #[test]
+fn two_buckets_have_room_for_one() {
+    hold(Fault::NoRoom);
+}
+
+#[test]
 fn everything_goes_wrong_at_once() {
     hold(Fault::Everything);
 }
@@ -156,7 +163,7 @@ fn run(fault: Fault, seed: u64) -> Report {
     let _repeat = Repeat(fault, seed);
     let mut random = Random::new(fault as u64 * 1_000_003 + seed);
     let plan = draw(fault, &mut random);
-    let report = World::new(plan, random.next()).run();
+    let report = World::new(plan, random.seed()).run();
     assert!(report.excess <= 0.0, "{} hits too many", report.excess);
     report
 }
@@ -270,6 +277,10 @@ fn add(fault: Fault, plan: &mut Plan, random: &mut Random) {
             plan.leavers = 0.3;
             plan.network = Network { late_request: 0.1, late_reply: 0.1, late, ..Network::default() };
         }
+        Fault::NoRoom => {
+            (plan.layout, plan.max_buckets, plan.peeks) = (Layout::Descriptors, 1, 0.1);
+            plan.network = Network { late_request: 0.1, late_reply: 0.1, late, ..Network::default() };
+        }
         Fault::Everything => {
             plan.network =
                 Network { lost_request: 0.03, lost_reply: 0.03, late_request: 0.1, late_reply: 0.1, late, cut: vec![] };
@@ -287,7 +298,7 @@ fn any_time(plan: &Plan, random: &mut Random) -> u64 {
 }
 
 fn any_replica(plan: &Plan, random: &mut Random) -> usize {
-    random.next() as usize % plan.replicas
+    random.index(plan.replicas)
 }
 
 fn crash(plan: &mut Plan, times: usize, random: &mut Random) {

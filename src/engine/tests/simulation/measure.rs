@@ -191,7 +191,9 @@ mod tests {
     /// 10 a second, at most 10 at once.
     fn record(admissions: &[(u64, u64, u64)]) -> Record {
         let mut record = Record::new(Limit::per(10, Unit::Second, Algorithm::TokenBucket));
-        admissions.iter().for_each(|(from, to, hits)| record.admit(*from, *to, *hits));
+        for (from, to, hits) in admissions {
+            record.admit(*from, *to, *hits);
+        }
         record
     }
 
@@ -229,7 +231,9 @@ mod tests {
     fn a_window_admits_its_amount_and_a_request_between_two_counts_in_either() {
         let windows = |admissions: &[(u64, u64, u64)]| {
             let mut record = Record::new(Limit::per(10, Unit::Second, Algorithm::FixedWindow));
-            admissions.iter().for_each(|(from, to, hits)| record.admit(*from, *to, *hits));
+            for (from, to, hits) in admissions {
+                record.admit(*from, *to, *hits);
+            }
             record.see_window(5, 17);
             record.see_window(100, 18);
             record.see_window(200, 19);

@@ -1,7 +1,7 @@
 //! How calls travel to the store and back.
 
+use super::plan::MILLISECOND;
 use super::random::Random;
-use super::world::MILLISECOND;
 use crate::store::StoreError;
 
 /// The way to the store and back, without faults.

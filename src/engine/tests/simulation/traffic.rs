@@ -1,7 +1,7 @@
 //! What comes to the replicas.
 
+use super::plan::SECOND;
 use super::random::Random;
-use super::world::SECOND;
 
 /// Requests at random, so many a second on each replica.
 #[derive(Clone, Debug)]
@@ -40,12 +40,11 @@ impl Load {
     /// Requests a second on a replica at a time.
     pub(super) fn at(&self, replica: usize, time: u64) -> f64 {
         match &self.shape {
-            Shape::Constant => self.per_replica,
             Shape::Moving { every } if (time / every) % 2 != replica as u64 % 2 => 0.0,
-            Shape::Moving { .. } => self.per_replica,
+            Shape::Constant | Shape::Moving { .. } => self.per_replica,
             Shape::Steps { rows, step } => {
                 let row = &rows[replica];
-                self.per_replica * row[(time / step) as usize % row.len()]
+                self.per_replica * row[usize::try_from(time / step).unwrap() % row.len()]
             }
         }
     }
@@ -63,6 +62,6 @@ pub(super) type Arrivals = Vec<(u64, usize)>;
 
 /// So many requests at once on each replica in turn, again and again, `every` so many µs.
 pub(super) fn pulses(requests: u64, every: u64, replicas: usize, seconds: u64) -> Arrivals {
-    let begins = (0..seconds * SECOND / every).map(|pulse| (pulse * every, pulse as usize % replicas));
+    let begins = (0..seconds * SECOND / every).map(|pulse| pulse * every).zip((0..replicas).cycle());
     begins.flat_map(|(begin, replica)| (0..requests).map(move |request| (begin + request * 3_000, replica))).collect()
 }

@@ -3,19 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::layout::Layout;
 use super::ledger::Ledger;
 use super::measure::{Central, Record};
-use super::network::{Network, Way};
+use super::network::Way;
+use super::plan::{Ask, Event, MILLISECOND, Plan, Report, SECOND};
 use super::random::Random;
-use super::traffic::{Arrivals, Load};
 use super::*;
 use crate::limit::{Algorithm, Limit};
 use crate::store::memory::MemoryStore;
 use crate::store::{Operation, Reply, StoreCall, StoreError};
-
-pub(super) const MILLISECOND: u64 = 1_000;
-pub(super) const SECOND: u64 = 1_000_000;
 
 /// The longest that a request waits for the store.
 const TIMEOUT: u64 = 10 * MILLISECOND;
@@ -24,110 +20,6 @@ const TIMEOUT: u64 = 10 * MILLISECOND;
 const LEASES_EVERY: u64 = 20 * MILLISECOND;
 const SWEEP_EVERY: u64 = 100 * MILLISECOND;
 const SWEEP_PARTS: usize = 100;
-
-/// What the world is like.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) limits: Vec<Limit>,
-    pub(super) layout: Layout,
-    pub(super) overdraft: bool,
-    pub(super) replicas: usize,
-    pub(super) load: Option<Load>,
-    /// Requests besides the load.
-    pub(super) arrivals: Arrivals,
-    /// Requests cost from 1 to so much.
-    pub(super) most_cost: u64,
-    pub(super) seconds: u64,
-    pub(super) network: Network,
-    /// What happens besides, and when.
-    pub(super) script: Vec<(u64, Event)>,
-    /// The part of requests that are something else.
-    pub(super) refunds: f64,
-    pub(super) debits: f64,
-    pub(super) peeks: f64,
-    /// The part of the callers who wait that leave before they are answered.
-    pub(super) leavers: f64,
-}
-
-/// What came of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Report {
-    /// The cost admitted, and what one central bucket would have admitted.
-    pub(super) admitted: u64,
-    pub(super) passed: u64,
-    pub(super) requests: u64,
-    pub(super) calls: u64,
-    /// Requests that waited for the store.
-    pub(super) waits: u64,
-    /// The worst, over all limits.
-    pub(super) excess: f64,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Event {
-    /// Perhaps a request comes.
-    Arrival {
-        replica: usize,
-    },
-    Request {
-        replica: usize,
-        ask: Ask,
-    },
-    /// A call reaches the store.
-    AtStore {
-        call: u64,
-    },
-    Answer {
-        call: u64,
-        answer: Result<Reply, StoreError>,
-    },
-    CallIsOverdue {
-        call: u64,
-    },
-    Deadline {
-        request: u64,
-    },
-    CallerLeaves {
-        request: u64,
-    },
-    LookAfterLeases {
-        replica: usize,
-    },
-    Sweep {
-        replica: usize,
-    },
-    /// A replica ends, and another takes its place.
-    Crash {
-        replica: usize,
-    },
-    /// A replica does nothing for a time.
-    Pause {
-        replica: usize,
-        length: u64,
-    },
-    /// The store's clock goes back.
-    ClockGoesBack {
-        by: u64,
-    },
-    /// The first limit changes on a replica.
-    Limit {
-        replica: usize,
-        limit: Limit,
-    },
-}
-
-/// What a request wants.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Ask {
-    Take(u64),
-    GiveBack(u64),
-    /// Of one limit, even if it is not free.
-    Overdraw {
-        limit: usize,
-        hits: u64,
-    },
-    Look,
-}
 
 struct Replica {
     engine: Engine,
@@ -232,10 +124,10 @@ impl World {
     fn replica(&mut self, limits: Vec<Limit>) -> Replica {
         self.numbers += 1;
         let settings = EngineSettings {
-            max_buckets: 1_000,
+            max_buckets: self.plan.max_buckets,
             store_timeout: Some(Micros(TIMEOUT)),
             failure_mode: FailureMode::Closed,
-            random_seed: self.random.next(),
+            random_seed: self.random.seed(),
             defaults: Defaults { overdraft: true, ..Defaults::default() },
             ..EngineSettings::default()
         };
@@ -345,7 +237,7 @@ impl World {
         if self.random.chance(self.plan.refunds) {
             Ask::GiveBack(hits)
         } else if self.random.chance(self.plan.debits) {
-            let limit = self.random.next() as usize % self.plan.limits.len();
+            let limit = self.random.index(self.plan.limits.len());
             let Some(own) = self.plan.limits.get(limit).and_then(own_limit) else { return Ask::Look };
             self.records[limit].allow(&own);
             Ask::Overdraw { limit, hits }
@@ -421,7 +313,7 @@ impl World {
             match self.plan.network.there(replica, self.now, &mut self.random) {
                 Way::To { arrival } => self.happens(arrival, Event::AtStore { call: number }),
                 Way::Nowhere { error, heard } => {
-                    self.happens(heard, Event::Answer { call: number, answer: Err(error) })
+                    self.happens(heard, Event::Answer { call: number, answer: Err(error) });
                 }
             }
             self.calls.insert(number, Underway { replica, life, call });
@@ -475,7 +367,11 @@ impl World {
             });
         }
         let of_tokens = self.store.token_bucket(bucket, time).map(|kept| kept.bucket.out + kept.bucket.out_before);
+        // A window does not count what is out, so hits may be given back that nobody has spent yet.
         let of_window = self.store.fixed_window(bucket, time).map(|kept| kept.bucket.used);
+        if of_window.is_some() && self.plan.refunds > 0.0 {
+            return;
+        }
         let out = of_tokens.or(of_window).unwrap_or_default();
         assert!(held <= out, "{held} hits of {bucket} are held, and the store knows of {out}");
     }

@@ -1,3 +1,7 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
 use super::*;
 
 fn bucket(amount: u32) -> OneBucket {
@@ -53,4 +57,49 @@ fn the_window_never_goes_back() {
     let refused = bucket.acquire(1, 0);
     assert_eq!((refused.granted, refused.epoch), (false, window));
     assert_eq!(refused.retry_after, Micros::from_seconds(3620));
+}
+
+#[test]
+fn the_window_is_kept_a_little_longer_than_it_lasts() {
+    for (limit, grace) in [
+        (Limit::per(10, Unit::Second, Algorithm::FixedWindow), 1),
+        (Limit::per(10, Unit::Minute, Algorithm::FixedWindow), 60),
+        (Limit::per(10, Unit::Day, Algorithm::FixedWindow), 60),
+    ] {
+        let mut bucket = OneBucket::new(limit);
+        let lease_time = bucket.acquire(1, 0).lease_time;
+        bucket.now = bucket.now + lease_time + Micros::from_seconds(grace);
+        assert!(bucket.store.fixed_window(NAME, bucket.now).is_some());
+        bucket.pass(1000);
+        assert!(bucket.store.fixed_window(NAME, bucket.now).is_none());
+    }
+}
+
+proptest! {
+    /// Replicas tell the truth, late or never, and spend all that they borrow until the window ends.
+    #[test]
+    fn no_window_admits_more_than_its_amount(
+        amount in 1..50_u32,
+        steps in prop::collection::vec((0..12 * SECOND, 0..20_u64, 0..20_u64, 0..=8_u64), 1..100),
+    ) {
+        let mut bucket = bucket(amount);
+        // What was admitted or may still be, and what is borrowed, by window.
+        let (mut admitted, mut borrowed) = (BTreeMap::<u64, u64>::new(), BTreeMap::<u64, u64>::new());
+        for (pause, needed, want, returned_eighths) in steps {
+            bucket.pass(pause);
+            let mut facts = Facts::default();
+            if let Some(mut latest) = borrowed.last_entry() {
+                let given = *latest.get() * returned_eighths / 8;
+                *latest.get_mut() -= given;
+                *admitted.entry(*latest.key()).or_default() -= given;
+                facts = returned(*latest.key(), given);
+            }
+            let reply = bucket.tell(needed, want, facts);
+            let granted = if reply.granted { needed } else { 0 };
+            *admitted.entry(reply.epoch).or_default() += granted + reply.extra;
+            *borrowed.entry(reply.epoch).or_default() += reply.extra;
+            prop_assert_eq!(admitted[&reply.epoch], reply.used);
+        }
+        prop_assert!(admitted.values().all(|&hits| hits <= amount.into()), "{:?}", admitted);
+    }
 }

@@ -85,7 +85,7 @@ proptest! {
         steps in prop::collection::vec((pauses(), operations()), 1..100),
     ) {
         let (mut store, mut writing_store) = (MemoryStore::default(), MemoryStore::default());
-        let bucket: Arc<str> = "{d|k=v}:second".into();
+        let bucket: Arc<str> = NAME.into();
         let (mut now, mut epoch, mut epoch_before) = (Micros::from_seconds(1_000_000), 0, 0);
         for (pause, (mut operation, is_of_last_epoch)) in steps {
             now = now + Micros(epoch_length(&limit).0 / 100 * pause);

@@ -21,6 +21,16 @@ fn a_replica_may_borrow_half_of_what_is_free_and_all_when_little_is_left() {
 }
 
 #[test]
+fn an_empty_bucket_fills_from_when_the_clock_went_back_even_if_all_are_refused() {
+    let mut bucket = OneBucket::new(tokens(10, Unit::Second, 10));
+    assert!(bucket.acquire(10, 0).granted);
+    bucket.now = bucket.now - Micros(3_600 * SECOND);
+    assert!(!bucket.acquire(5, 0).granted);
+    bucket.pass(500_000);
+    assert!(bucket.acquire(5, 0).granted);
+}
+
+#[test]
 fn a_lease_lasts_until_the_end_of_the_next_epoch() {
     let mut bucket = OneBucket::new(tokens(10, Unit::Minute, 10));
     let begun = bucket.acquire(1, 0).epoch;

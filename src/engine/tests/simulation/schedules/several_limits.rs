@@ -70,6 +70,44 @@ descriptors:
     assert_eq!(desk.used(&another, "debt=x"), 10, "it is below zero by two");
 }
 
+#[test]
+fn an_overdraft_that_was_set_aside_is_charged_when_the_store_refuses_another_limit() {
+    let text = "
+domain: d
+descriptors:
+  - {key: debt, rate_limit: {requests_per_unit: 1000, unit: day, overdraft: true}}
+  - {key: narrow, rate_limit: {requests_per_unit: 1, unit: day}}
+";
+    let mut desk = Desk::new();
+    let (engine, other) = (desk.engine(text), desk.engine(text));
+    assert!(desk.passes(&other, &[descriptor("narrow=x")]));
+    // Until a lease is held, from which the next one is served.
+    for _ in 0..20 {
+        desk.pass(100_000);
+        assert!(desk.passes(&engine, &[costing("debt=x", 2)]));
+    }
+    let used = desk.used(&other, "debt=x");
+    let (mut waiting, calls) = desk.begin(&engine, &[costing("debt=x", 2), descriptor("narrow=x")]);
+    assert_eq!(calls.len(), 1, "the overdraft is served from a lease");
+    desk.make(&engine, calls);
+    assert_eq!(code(&mut waiting), Some(Code::OverLimit));
+    let returns = engine.return_leases(desk.now());
+    desk.make(&engine, returns);
+    assert!(used > 42, "a lease was out");
+    assert_eq!(desk.used(&other, "debt=x"), 42);
+}
+
+#[test]
+fn to_look_under_another_limit_leaves_the_lease_as_it_is() {
+    let mut desk = Desk::new();
+    let engine = engine_with_lease(&mut desk, 1000);
+    let limit = Some(LimitOverride { requests_per_unit: 5, unit: 4 });
+    let look = request(&[Descriptor { limit, ..costing("k=x", 0) }]);
+    assert_eq!(desk.ask(&engine, &look).code, Code::OverLimit, "more than five are used");
+    let ruling = engine.decide(&request(&[descriptor("k=x")]), desk.now()).unwrap();
+    assert!(matches!(ruling.answer, Answer::Decided(_)), "the lease is still there");
+}
+
 fn limited_to(amount: u32) -> String {
     format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{requests_per_unit: {amount}, unit: day}}}}]")
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use super::super::NAME;
 use super::Store;
 use super::admissions::Admissions;
 use crate::limit::{Algorithm, Limit, Micros, Unit};
@@ -68,7 +69,7 @@ impl<S: Store> Trial<S> {
         let limits = random_limits(&mut random, faults.limit);
         Self {
             store: S::default(),
-            bucket: "{d|k=v}:second".into(),
+            bucket: NAME.into(),
             limits,
             faults,
             is_greedy: random.bool(),
@@ -134,7 +135,7 @@ impl<S: Store> Trial<S> {
             0..25 => Micros(self.random.u64(..=3 * self.limits[0].tick())),
             25..50 => self.about(Micros(length.0 / 8)),
             50..60 => self.about(length),
-            60..70 => self.to_the_edge_of_an_epoch(),
+            60..70 => self.time_until_an_edge(),
             70..72 => Micros(self.random.u64(length.0..4 * length.0)),
             _ => Micros(0),
         };
@@ -143,7 +144,7 @@ impl<S: Store> Trial<S> {
     }
 
     /// One of the instants around the end of this epoch or the next, unless it has passed.
-    fn to_the_edge_of_an_epoch(&mut self) -> Micros {
+    fn time_until_an_edge(&mut self) -> Micros {
         let edge = self.epoch + self.length().0 * self.random.u64(1..=2) + self.random.u64(0..=2) - 1;
         Micros(edge) - self.store_time()
     }

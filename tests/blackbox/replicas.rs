@@ -15,7 +15,6 @@ mod healthy;
 mod history;
 mod limit;
 mod load;
-mod random;
 mod soak;
 mod timeline;
 

@@ -51,17 +51,15 @@ fn above_the_limit_of_a_distant_store_nobody_waits_for_more_than_four_calls() {
             }
         }
         travelling.extend(calls.into_iter().map(|call| (now.monotonic + WAY, Travelling::There(call))));
-        waiting.retain_mut(|(since, one)| match one.decision.try_recv() {
-            Ok(decision) => {
+        waiting.retain_mut(|(since, one)| {
+            if let Ok(decision) = one.decision.try_recv() {
                 admitted += u32::from(decision.unwrap().code == Code::Ok);
-                false
+                return false;
             }
-            Err(_) => {
-                let waits = now.monotonic - *since;
-                let is_measured = *since > START.monotonic + LEARNING;
-                assert!(waits <= Micros(8 * WAY.0) || !is_measured, "{waits:?} of waiting at {millisecond} ms");
-                true
-            }
+            let waits = now.monotonic - *since;
+            let is_measured = *since > START.monotonic + LEARNING;
+            assert!(waits <= Micros(8 * WAY.0) || !is_measured, "{waits:?} of waiting at {millisecond} ms");
+            true
         });
     }
     assert!(admitted >= 95 * 2700 / 100, "one bucket would admit 2700, and here it is {admitted}");

@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use fastrand::Rng;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 use tonic::transport::Endpoint;
 
 use super::history::{Answer, Asked, History};
-use super::random::Random;
 use super::timeline::{Timeline, micros};
 use crate::harness::PATIENCE;
 use crate::harness::grpc::{Client, request};
@@ -135,11 +135,11 @@ async fn ask_all(timeline: Timeline, targets: &[Target], callers: Vec<Caller>, t
         let seed = 1000 * number as u64;
         match at_work.caller.pace {
             Pace::Open { every } => {
-                tasks.spawn(at_work.ask_when_due(every, Random(seed)));
+                tasks.spawn(at_work.ask_when_due(every, Rng::with_seed(seed)));
             }
             Pace::Closed { under_way } => {
                 for line in 0..under_way {
-                    tasks.spawn(Arc::clone(&at_work).ask_in_turn(line, Random(seed + line as u64)));
+                    tasks.spawn(Arc::clone(&at_work).ask_in_turn(line, Rng::with_seed(seed + line as u64)));
                 }
             }
         }
@@ -174,7 +174,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    async fn ask_in_turn(self: Arc<Self>, line: usize, mut random: Random) {
+    async fn ask_in_turn(self: Arc<Self>, line: usize, mut random: Rng) {
         let mut turn = line;
         while self.goes_on() {
             if self.ask(turn, &mut random).await == Answer::Failed {
@@ -184,7 +184,7 @@ impl AtWork {
         }
     }
 
-    async fn ask_when_due(self: Arc<Self>, every: u64, mut random: Random) {
+    async fn ask_when_due(self: Arc<Self>, every: u64, mut random: Rng) {
         let mut under_way = JoinSet::new();
         for turn in 0.. {
             let due = self.begin + turn as u64 * every;
@@ -194,7 +194,7 @@ impl AtWork {
             }
             while under_way.try_join_next().is_some() {}
             if under_way.len() < MOST_UNDER_WAY {
-                let (at_work, mut random) = (Arc::clone(&self), Random(random.next()));
+                let (at_work, mut random) = (Arc::clone(&self), random.fork());
                 under_way.spawn(async move { at_work.ask(turn, &mut random).await });
             }
         }
@@ -205,10 +205,10 @@ impl AtWork {
         self.timeline.rounded_down() < self.end && self.record.begun.load(Ordering::Relaxed) < MOST_ASKED
     }
 
-    async fn ask(&self, turn: usize, random: &mut Random) -> Answer {
+    async fn ask(&self, turn: usize, random: &mut Rng) -> Answer {
         self.record.begun.fetch_add(1, Ordering::Relaxed);
         let key = self.weights.choose(random);
-        let hits = u32::try_from(random.within(&self.caller.hits)).unwrap();
+        let hits = u32::try_from(random.u64(self.caller.hits.clone())).unwrap();
         let (target, client) = &self.connections[self.choose_replica(turn)];
         let mut question = request("d", [format!("key={key}").as_str()]);
         question.hits_addend = hits;
@@ -254,9 +254,9 @@ impl Weights {
         Self(sums.collect())
     }
 
-    fn choose(&self, random: &mut Random) -> u32 {
+    fn choose(&self, random: &mut Rng) -> u32 {
         let all = *self.0.last().expect("a key");
-        let drawn = random.next() % all;
+        let drawn = random.u64(..all);
         u32::try_from(self.0.partition_point(|&sum| sum <= drawn)).unwrap()
     }
 }

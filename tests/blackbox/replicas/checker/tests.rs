@@ -1,7 +1,8 @@
 //! The checker itself: histories whose verdict is known, and random ones against all intervals, one by one.
 
+use fastrand::Rng;
+
 use super::{Admission, Allowance, Worst, worst_interval};
-use crate::replicas::random::Random;
 
 /// Five hits at once, and one more each 100 µs.
 const ALLOWANCE: Allowance = Allowance { burst: 5, amount: 10, period: 1000 };
@@ -82,23 +83,20 @@ fn windows_are_counted_from_the_first_to_the_last_included() {
 
 #[test]
 fn random_histories_are_judged_as_by_their_definition() {
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     let mut excesses = 0;
     for round in 0..3000 {
-        let span = random.within(&(1..=2000));
-        let admissions: Vec<_> = (0..random.within(&(0..=24)))
+        let span = random.u64(1..=2000);
+        let admissions: Vec<_> = (0..random.u64(0..=24))
             .map(|_| {
-                let from = random.within(&(0..=span));
+                let from = random.u64(0..=span);
                 // Many begin or end at the same time.
                 let from = if round % 3 == 0 { from / 100 * 100 } else { from };
-                admission((from, from + random.within(&(0..=200)) / (1 + round % 4), random.within(&(1..=3))))
+                admission((from, from + random.u64(0..=200) / (1 + round % 4), random.u64(1..=3)))
             })
             .collect();
-        let allowance = Allowance {
-            burst: random.within(&(1..=8)),
-            amount: random.within(&(1..=20)),
-            period: random.within(&(1..=2000)),
-        };
+        let allowance =
+            Allowance { burst: random.u64(1..=8), amount: random.u64(1..=20), period: random.u64(1..=2000) };
         let found = worst_interval(&admissions, allowance);
         assert_eq!(
             found.map(|worst| worst.over),

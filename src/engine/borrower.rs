@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::key::BucketKey;
-use super::lease::{Grant, Leases, Portion, Portions, hits_in};
+use super::lease::{Grant, Leases, Portion, Portions, hits_in, scaled};
 use super::state::LeaseState;
 use super::table::{Record, Slot};
 use super::terms::Terms;
@@ -27,7 +27,7 @@ pub(super) struct Borrower {
     /// Whether it is going to be looked after.
     pub(super) is_on_agenda: bool,
     /// Stands in for the store's bucket while that cannot be asked.
-    pub(super) fallback: Option<Bucket>,
+    pub(super) fallback: Option<Record>,
 }
 
 /// A check that waits for what the store says.
@@ -85,7 +85,7 @@ impl Borrower {
         self.heard_at.is_some_and(|heard| now < heard + RETRY_FLOOR)
     }
 
-    /// Whether somebody waits for it.
+    /// Whether the store is being asked, or has to be.
     pub(super) fn is_busy(&self) -> bool {
         self.call.is_some() || !self.queue.is_empty()
     }
@@ -100,9 +100,10 @@ impl Borrower {
     }
 
     /// Whether it may be forgotten: it holds nothing, and nobody has asked for a while.
-    pub(super) fn is_idle(&mut self, touched: Micros, now: Micros) -> bool {
-        let pace = lease_pace(self.leases.limit());
-        !self.is_busy() && now >= touched + pace + pace && self.leases.is_empty(now)
+    pub(super) fn is_idle(&mut self, touched: Micros, now: Now) -> bool {
+        let (pace, time) = (lease_pace(self.leases.limit()), now.monotonic);
+        let is_forgotten = self.fallback.is_none_or(|fallback| fallback.until_full(now) == Micros(0));
+        is_forgotten && !self.is_busy() && time >= touched + pace + pace && self.leases.is_empty(time)
     }
 
     /// Calls the store with what it has to be told, for those who wait (`needs`) and for those to come (`wants`).
@@ -124,7 +125,10 @@ impl Borrower {
         }
         let want = if (head.is_some() || plan == Plan::Renew) && !terms.is_ending() {
             let largest = self.queue.iter().map(|waiter| waiter.hits.needed()).max().unwrap_or(1);
-            self.leases.want(largest, &terms.lease, time)
+            // Those behind the first are served from what else comes. They have counted as consumption when they came,
+            // and perhaps for an earlier call.
+            let behind = self.waiting_hits().saturating_sub(needed);
+            self.leases.want(largest, &terms.lease, time).max(behind)
         } else {
             0
         };
@@ -132,6 +136,12 @@ impl Borrower {
         self.call = Some(id);
         let operation = Operation::Acquire { needed, want, facts: self.leases.facts() };
         self.call_for(key, operation, Purpose::Acquire { id, head }, time)
+    }
+
+    /// Hits that those who wait still need.
+    fn waiting_hits(&self) -> u64 {
+        let to_take = self.queue.iter().filter(|waiter| matches!(waiter.hits, Hits::Take(_)));
+        to_take.map(Waiter::missing).fold(0, u64::saturating_add)
     }
 
     fn call_for(&self, key: BucketKey, operation: Operation, purpose: Purpose, sent: Micros) -> Call {
@@ -235,7 +245,11 @@ impl Slot {
             let is_missed = until_full > lease_pace(limit);
             is_missed && it.leases.returned() >= worth_returning(limit, replicas)
                 || it.leases.news() >= worth_telling(limit, replicas)
+                || it.leases.has_unused()
         });
+        if let (None, Some(borrower)) = (&call, &mut self.borrower) {
+            borrower.leases.forget_what_is_over(time);
+        }
         let is_over = self.borrower.as_mut().is_none_or(|borrower| borrower.leases.is_empty(time));
         (call, !is_over)
     }
@@ -284,8 +298,8 @@ impl Slot {
         Some(Call { request: StoreCall { limit: *limit, ..call.request }, ..call })
     }
 
-    /// A call has taken too long: another may be made. Its answer is still welcome.
-    pub(super) fn call_is_overdue(&mut self, call: &Call) {
+    /// A call has been answered or has taken too long: another may be made.
+    pub(super) fn end_call(&mut self, call: &Call) {
         if let (Some(borrower), Purpose::Acquire { id, .. }) = (&mut self.borrower, &call.purpose)
             && borrower.call == Some(*id)
         {
@@ -302,7 +316,7 @@ impl Slot {
         now: Now,
         decided: &mut Vec<Arc<WaitingRequest>>,
     ) {
-        self.call_is_overdue(call);
+        self.end_call(call);
         let Some(borrower) = &mut self.borrower else { return };
         borrower.heard_at = Some(now.monotonic);
         let limit = &call.request.limit;
@@ -324,6 +338,22 @@ impl Slot {
             self.record = Record::new(limit, bucket, now).in_place_of(self.record);
         }
         self.answer(true, now, decided);
+        if !reply.granted
+            && let Purpose::Acquire { head: Some(head), .. } = &call.purpose
+        {
+            self.refuse(head, now, decided);
+        }
+    }
+
+    /// The store has refused what this check needed. If it still waits, nothing that is known here lets it pass, and
+    /// another limit may count for the bucket by now.
+    fn refuse(&mut self, head: &Seat, now: Now, decided: &mut Vec<Arc<WaitingRequest>>) {
+        let Some(borrower) = &mut self.borrower else { return };
+        if let Some(position) = borrower.queue.iter().position(|waiter| waiter.seat == *head)
+            && let Some(waiter) = borrower.queue.remove(position)
+        {
+            self.resolve(waiter, |_| Outcome::Refused, now, decided);
+        }
     }
 
     /// A call has failed.
@@ -335,21 +365,14 @@ impl Slot {
         now: Now,
         decided: &mut Vec<Arc<WaitingRequest>>,
     ) {
-        self.call_is_overdue(call);
+        self.end_call(call);
         let Some(borrower) = &mut self.borrower else { return };
         if let Operation::Acquire { facts, .. } = &call.request.operation
             && error.nothing_ran()
         {
             borrower.leases.take_facts_back(facts, now.monotonic);
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "short"
-        )]
-        let pause = Micros((RETRY_FLOOR.0 as f64 * (1.0 + terms.random())) as u64);
-        borrower.renew_after = now.monotonic + pause;
+        borrower.renew_after = now.monotonic + scaled(RETRY_FLOOR, 1.0 + terms.random());
         if !error.is_transient() {
             for waiter in std::mem::take(&mut borrower.queue) {
                 self.resolve(waiter, |_| Outcome::Failed, now, decided);

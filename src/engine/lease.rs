@@ -304,10 +304,10 @@ impl Leases {
         }
         self.add(reply, sent, now);
         let floor = retry_floor(limit, pace.replicas);
-        let pause = Micros(scaled(floor, 0.75 + pace.random / 2.0));
+        let pause = scaled(floor, 0.75 + pace.random / 2.0);
         self.denied_until = Micros(0);
         if !reply.granted {
-            let longest = Micros(scaled(LONGEST_DENIAL.0, 0.75 + pace.random / 4.0));
+            let longest = scaled(LONGEST_DENIAL, 0.75 + pace.random / 4.0);
             self.denied_until = now + longest.min(reply.retry_after.max(pause));
         } else if is_scarce(limit, reply.used, floor) {
             self.ask_after = now + pause;
@@ -384,6 +384,14 @@ impl Leases {
         self.denied_until.max(self.ask_after)
     }
 
+    /// Forgets what was too little to be returned, once no lease is held any more: the store's epochs are over by then,
+    /// or nearly.
+    pub(super) fn forget_what_is_over(&mut self, now: Micros) {
+        if self.held(now) == 0 && self.held.is_empty() {
+            self.returned.clear();
+        }
+    }
+
     /// Whether something waits to be told that cannot wait for the next call.
     pub(super) const fn has_unused(&self) -> bool {
         !self.unused.is_empty()
@@ -420,26 +428,27 @@ impl Leases {
 }
 
 /// The least time between two questions about an empty bucket: an eighth of the time to full if that is shorter.
-fn retry_floor(limit: &Limit, replicas: u32) -> u64 {
-    let floor = RETRY_FLOOR.0.min(limit.time_to_full().0 / 8);
+fn retry_floor(limit: &Limit, replicas: u32) -> Micros {
+    let floor = RETRY_FLOOR.min(Micros(limit.time_to_full().0 / 8));
     scaled(floor, (f64::from(replicas) / REPLICAS_PER_FLOOR).max(1.0))
 }
 
-/// Whether less is free than the rate yields in `floor` microseconds.
-fn is_scarce(limit: &Limit, used: u64, floor: u64) -> bool {
+/// Whether less is free than the rate yields in the retry floor.
+fn is_scarce(limit: &Limit, used: u64, floor: Micros) -> bool {
     let free = match limit.algorithm() {
         Algorithm::TokenBucket => (u64::from(limit.capacity()) * TOKEN).saturating_sub(used) / TOKEN,
         Algorithm::FixedWindow => u64::from(limit.capacity()).saturating_sub(used),
     };
-    u128::from(free) * u128::from(limit.period().0) < u128::from(limit.amount()) * u128::from(floor)
+    u128::from(free) * u128::from(limit.period().0) < u128::from(limit.amount()) * u128::from(floor.0)
 }
 
+/// A short time, made longer or shorter.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a short time"
 )]
-fn scaled(micros: u64, factor: f64) -> u64 {
-    (micros as f64 * factor) as u64
+pub(super) fn scaled(time: Micros, factor: f64) -> Micros {
+    Micros((time.0 as f64 * factor) as u64)
 }

@@ -41,6 +41,7 @@ pub use tally::{DomainTallies, Tallies, Tally};
 use crate::limit::{Bucket, Hits, Micros, Now};
 use crate::policy::{Defaults, Domain, FailureMode, Policy};
 use crate::request::RateLimitRequest;
+use crate::store::shortened;
 use agenda::Agenda;
 use borrower::{Borrower, Waiter};
 use key::{KeyHasher, KeySeed};
@@ -168,7 +169,7 @@ impl Engine {
     }
 
     /// Decides a request at the time `now`, or says that it has to wait for the store. It neither waits itself nor reads
-    /// a clock. `deadline` is by when a request that waits is decided, the store's timeout at the latest.
+    /// a clock.
     ///
     /// # Errors
     ///
@@ -282,7 +283,7 @@ impl Engine {
             for trial in trials.iter_mut().filter(|trial| trial.is_overdraft()) {
                 match (trial.check.tier, trial.verdict, trial.check.hits) {
                     (Tier::Process, ..) => trial.redo(&mut buckets, now),
-                    (Tier::Store, Verdict::Unknown, Hits::Take(hits)) => {
+                    (Tier::Store, Verdict::Unknown, Hits::Take(hits)) if !matches!(trial.effect, Effect::Debited) => {
                         let slot = borrowing_slot(&question, &trial.check, &mut buckets, now);
                         calls.extend(slot.and_then(|slot| slot.debit(&trial.check.limit, hits, None, now)));
                     }
@@ -332,14 +333,19 @@ impl Engine {
     /// if it has been decided in this very moment: the decision is on its way.
     pub fn give_up(&self, waiting: &Waiting, now: Now) -> (Option<Result<Decision, Unavailable>>, Vec<Call>) {
         let mut calls = Vec::new();
-        let decision = self.finish(&waiting.request, Ending::OutOfTime, now, &mut calls);
+        let decision = waiting
+            .request
+            .claim()
+            .and_then(|claim| self.finish(&waiting.request, claim.outcomes, Ending::OutOfTime, now, &mut calls));
         (decision, calls)
     }
 
     /// Nobody waits for a request any more. What was set aside for it goes back.
     pub fn abandon(&self, waiting: &Waiting, now: Now) -> Vec<Call> {
         let mut calls = Vec::new();
-        self.finish(&waiting.request, Ending::Abandoned, now, &mut calls);
+        if let Some(claim) = waiting.request.claim() {
+            self.finish(&waiting.request, claim.outcomes, Ending::Abandoned, now, &mut calls);
+        }
         calls
     }
 
@@ -378,7 +384,7 @@ fn borrowing_slot<'b>(
     now: Now,
 ) -> Option<&'b mut Slot> {
     if buckets.get(check.key).is_none() {
-        let name = question.bucket_name(check).to_string().into();
+        let name = shortened(question.bucket_name(check).to_string()).into();
         let borrower = Box::new(Borrower::new(name, check.limit));
         let record = Record::new(&check.limit, Bucket::unused(&check.limit, now), now);
         buckets.insert(Slot::new(check.key, record, Some(borrower)));

@@ -4,14 +4,17 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::borrower::{Call, Purpose};
 use super::decision::{Decision, Unavailable};
+use super::lease::scaled;
 use super::refusal::Refusal;
 use super::table::{Locked, Slot};
 use super::trial::{StandIn, Trial, Verdict, show_one_after_another};
 use super::waiting::{Outcome, Progress, Seat, WaitingRequest};
 use super::{Engine, Trials};
-use crate::limit::{Micros, Now};
+use crate::limit::Now;
 use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, StoreError, UnusedFact, lease_pace};
 
 /// Why a request that waits is decided.
@@ -38,11 +41,12 @@ impl Engine {
                 Err(error) => slot.miss(&call, error, &self.terms, now, &mut decided),
             }
             calls.extend(slot.serve(&self.terms, now));
-            calls.extend(slot.tell_unused(&self.terms, now));
-            // A store that cannot be reached is not asked again and again.
-            let may_be_heard = !matches!(answer, Err(error) if error.nothing_ran());
-            if self.terms.is_ending() && may_be_heard {
-                calls.extend(slot.return_all(&self.terms, now));
+            // What a store has not heard because it cannot be reached or refuses is not told again at once.
+            if !matches!(answer, Err(error) if error.nothing_ran()) {
+                calls.extend(slot.tell_unused(&self.terms, now));
+                if self.terms.is_ending() {
+                    calls.extend(slot.return_all(&self.terms, now));
+                }
             }
             self.put_on_agenda(slot, now);
         } else if let Ok(reply) = answer {
@@ -59,7 +63,7 @@ impl Engine {
         let (mut calls, mut decided) = (Vec::new(), Vec::new());
         let mut buckets = self.table.lock([call.key].into_iter());
         if let Some(slot) = buckets.get(call.key) {
-            slot.call_is_overdue(call);
+            slot.end_call(call);
             slot.answer(false, now, &mut decided);
             calls.extend(slot.serve(&self.terms, now));
         }
@@ -114,34 +118,30 @@ impl Engine {
         }
         borrower.is_on_agenda = true;
         // Four times an epoch, and never all together.
-        let pause = lease_pace(borrower.leases.limit()).0 / 4;
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "15 s"
-        )]
-        let pause = (pause as f64 * (0.75 + self.terms.random() / 4.0)) as u64;
-        self.agenda.put(key, now.monotonic + Micros(pause));
+        let pause = scaled(lease_pace(borrower.leases.limit()), (0.75 + self.terms.random() / 4.0) / 4.0);
+        self.agenda.put(key, now.monotonic + pause);
     }
 
     pub(super) fn finish_all(&self, decided: Vec<Arc<WaitingRequest>>, now: Now, calls: &mut Vec<Call>) {
         for request in decided {
-            if let Some(decision) = self.finish(&request, Ending::Known, now, calls) {
-                request.tell(decision);
+            // Whoever waits is told even if deciding fails: the sender goes with the claim.
+            if let Some(claim) = request.claim()
+                && let Some(decision) = self.finish(&request, claim.outcomes, Ending::Known, now, calls)
+            {
+                drop(claim.tell.send(decision));
             }
         }
     }
 
-    /// Decides a request that has waited. `None` if it is decided already, or nobody waits for it.
+    /// Decides a request that has waited, and has been claimed. `None` if nobody waits for it.
     pub(super) fn finish(
         &self,
         request: &Arc<WaitingRequest>,
+        outcomes: SmallVec<[Outcome; 2]>,
         ending: Ending,
         now: Now,
         calls: &mut Vec<Call>,
     ) -> Option<Result<Decision, Unavailable>> {
-        let outcomes = request.claim()?;
         let domain = request.active.policy.domain(&request.request.domain)?;
         let mut question = self.question(&request.request, &request.active, domain);
         let checks = std::mem::take(&mut question.checks);

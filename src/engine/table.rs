@@ -103,7 +103,7 @@ impl Slot {
     fn is_idle(&mut self, now: Now) -> bool {
         match &mut self.borrower {
             None => self.record.until_full(now) == Micros(0),
-            Some(borrower) => borrower.is_idle(self.record.touched, now.monotonic),
+            Some(borrower) => borrower.is_idle(self.record.touched, now),
         }
     }
 
@@ -203,7 +203,7 @@ impl Locked<'_> {
         let slots = &mut *self.shards[position].1;
         table.len.fetch_add(1, Ordering::Relaxed);
         while table.len() > table.capacity {
-            let Some(evicted) = evict_idlest(table, slots) else { break };
+            let Some(evicted) = evict_idlest(table, slots, new.record.touched) else { break };
             if evicted.borrower.is_some() {
                 self.evicted.push(evicted);
             }
@@ -240,9 +240,11 @@ impl Locked<'_> {
 }
 
 /// The one that had to go, if there was one. (If not, the next bucket that comes to a shard with others makes room for
-/// two.) One that waits for the store stays.
-fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>) -> Option<Slot> {
-    let idlest = slots.iter().filter(|slot| !slot.is_busy()).min_by_key(|slot| slot.record.touched)?.key;
+/// two.) One that waits for the store stays, and so does one that has lent hits at this very time: the request may be the
+/// same, and give them back.
+fn evict_idlest(table: &Table, slots: &mut HashTable<Slot>, now: Micros) -> Option<Slot> {
+    let may_go = |slot: &&Slot| slot.borrower.is_none() || (!slot.is_busy() && slot.record.touched < now);
+    let idlest = slots.iter().filter(may_go).min_by_key(|slot| slot.record.touched)?.key;
     let (evicted, _) = slots.find_entry(idlest.low, |slot| slot.key == idlest).ok()?.remove();
     table.len.fetch_sub(1, Ordering::Relaxed);
     table.evicted.fetch_add(1, Ordering::Relaxed);

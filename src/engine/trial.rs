@@ -50,8 +50,10 @@ pub(super) enum Effect {
     Spent(Portions),
     /// These were set aside or granted while the request waited.
     Granted { aside: Portions, grant: Option<Grant> },
+    /// The store has been told to charge an overdraft.
+    Debited,
     /// A bucket that stands in for the store's.
-    Fallback { before: Option<Bucket> },
+    Fallback { before: Option<Record> },
 }
 
 impl<'p> Trial<'p> {
@@ -90,8 +92,9 @@ impl<'p> Trial<'p> {
         let mut bucket = slot.record.bucket;
         bucket.settle(&limit, now);
         if let Some(borrower) = &mut slot.borrower {
-            // Whoever takes borrows under his own limit. To look or to give back needs no lease, and leaves it as it is.
-            if limit != *borrower.leases.limit() && matches!(check.hits, Hits::Take(_)) {
+            // Whoever takes borrows under his own limit; but while the store is being asked under another, he waits. To
+            // look or to give back needs no lease, and leaves it as it is.
+            if limit != *borrower.leases.limit() && matches!(check.hits, Hits::Take(_)) && !borrower.is_busy() {
                 borrower.leases.change(limit, time);
             }
             match check.hits {
@@ -124,8 +127,8 @@ impl<'p> Trial<'p> {
         Self { check, verdict, source, wants_upkeep, effect, record }
     }
 
-    /// By what has become of it while the request waited. `unknown` is what stands in for an answer of the store that
-    /// has not come.
+    /// By what has become of it while the request waited. `stand_in` is for an answer of the store that has
+    /// not come.
     pub(super) fn resolved(
         check: Check<'p>,
         outcome: Outcome,
@@ -151,7 +154,12 @@ impl<'p> Trial<'p> {
             }
             Outcome::Refused => trial.verdict = Verdict::Refuses,
             Outcome::Told { passes } => trial.verdict = Verdict::of(passes),
-            Outcome::Unknown if stand_in == StandIn::Estimate => trial.source = Source::Local,
+            Outcome::Unknown if stand_in == StandIn::Estimate => {
+                trial.source = Source::Local;
+                if trial.is_overdraft() {
+                    trial.effect = Effect::Debited;
+                }
+            }
             Outcome::Unknown | Outcome::Failed => trial.fall_back(buckets, terms, now),
         }
         trial
@@ -169,14 +177,14 @@ impl<'p> Trial<'p> {
                 let limit = check.limit.share(terms.replicas());
                 let borrower = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut());
                 let before = borrower.as_ref().and_then(|borrower| borrower.fallback);
-                let mut bucket = before.unwrap_or_else(|| Bucket::unused(&limit, now));
+                let mut bucket = before.map_or_else(|| Bucket::unused(&limit, now), |before| before.bucket);
                 bucket.settle(&limit, now);
                 let passes = bucket.apply(&limit, check.hits, check.overdraft);
+                self.record = Record::new(&limit, bucket, now);
                 if let Some(borrower) = borrower {
-                    borrower.fallback = Some(bucket);
+                    borrower.fallback = Some(self.record);
                     self.effect = Effect::Fallback { before };
                 }
-                self.record = Record::new(&limit, bucket, now);
                 Verdict::of(passes)
             }
         };
@@ -190,7 +198,7 @@ impl<'p> Trial<'p> {
     pub(super) fn undo(&mut self, buckets: &mut Locked<'_>, now: Now) {
         let (key, limit) = (self.check.key, self.check.limit);
         match std::mem::replace(&mut self.effect, Effect::None) {
-            Effect::None => {}
+            Effect::None | Effect::Debited => {}
             Effect::Stored { before } => match (before, buckets.get(key)) {
                 (Some(before), Some(slot)) => slot.record = before.touched_at(now.monotonic),
                 // Another bucket of this request has taken its room.

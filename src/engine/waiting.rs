@@ -18,14 +18,17 @@ pub(super) struct WaitingRequest {
     pub(super) active: Arc<ActivePolicy>,
     /// It is decided by then, whatever the store does.
     pub(super) deadline: Micros,
-    state: Mutex<State>,
+    /// `None` from when somebody decides it.
+    claim: Mutex<Option<Claim>>,
 }
 
+/// What it takes to decide a request. Whoever has it decides.
 #[derive(Debug)]
-struct State {
-    /// By the index of the check. Taken when the request is decided.
-    outcomes: Option<SmallVec<[Outcome; 2]>>,
-    tell: Option<oneshot::Sender<Result<Decision, Unavailable>>>,
+pub(super) struct Claim {
+    /// By the index of the check.
+    pub(super) outcomes: SmallVec<[Outcome; 2]>,
+    /// Tells the one who waits.
+    pub(super) tell: oneshot::Sender<Result<Decision, Unavailable>>,
 }
 
 /// What has become of one check of a request that waits.
@@ -60,14 +63,14 @@ impl WaitingRequest {
         outcomes: SmallVec<[Outcome; 2]>,
     ) -> (Arc<Self>, oneshot::Receiver<Result<Decision, Unavailable>>) {
         let (tell, decision) = oneshot::channel();
-        let state = Mutex::new(State { outcomes: Some(outcomes), tell: Some(tell) });
-        (Arc::new(Self { request: request.clone(), active: Arc::clone(active), deadline, state }), decision)
+        let claim = Mutex::new(Some(Claim { outcomes, tell }));
+        (Arc::new(Self { request: request.clone(), active: Arc::clone(active), deadline, claim }), decision)
     }
 
     /// Takes note of what has become of a check. Gives the outcome back if the request is decided already.
     pub(super) fn resolve(&self, check: usize, outcome: Outcome) -> Result<Progress, Outcome> {
-        let mut state = self.state.lock();
-        let Some(outcomes) = &mut state.outcomes else { return Err(outcome) };
+        let mut claim = self.claim.lock();
+        let Some(Claim { outcomes, .. }) = &mut *claim else { return Err(outcome) };
         debug_assert!(matches!(outcomes[check], Outcome::Unknown), "a check is resolved once");
         outcomes[check] = outcome;
         let waits = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unknown));
@@ -75,15 +78,8 @@ impl WaitingRequest {
     }
 
     /// Begins to decide it; what comes later is too late. `None` if somebody else has begun.
-    pub(super) fn claim(&self) -> Option<SmallVec<[Outcome; 2]>> {
-        self.state.lock().outcomes.take()
-    }
-
-    /// Tells the one who waits, if there still is somebody.
-    pub(super) fn tell(&self, decision: Result<Decision, Unavailable>) {
-        if let Some(tell) = self.state.lock().tell.take() {
-            drop(tell.send(decision));
-        }
+    pub(super) fn claim(&self) -> Option<Claim> {
+        self.claim.lock().take()
     }
 }
 

@@ -134,7 +134,6 @@ pub async fn serve(
             health.clone().clear_service_status(name).await;
         }
         drop((&mut grpc).await);
-        replica.return_leases().await;
         stop_http.send_replace(true);
         tokio::join!(&mut http, &mut admin)
     };
@@ -144,6 +143,7 @@ pub async fn serve(
     for task in [grpc, http, admin] {
         task.abort();
     }
+    replica.return_leases().await;
     housekeeping.abort();
     info!("stopped");
     Ok(())

@@ -28,6 +28,6 @@ impl StoreError {
     /// Whether another call may succeed at once.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Misrouted(_))
+        matches!(self, Self::Lost(_))
     }
 }

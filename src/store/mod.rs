@@ -5,6 +5,7 @@
 
 mod error;
 pub mod memory;
+mod name;
 pub mod redis;
 pub mod scripts;
 mod terms;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 pub use error::StoreError;
+pub(crate) use name::shortened;
 pub use terms::{RETRY_FLOOR, epoch_length, lease_pace, scarce_hits};
 
 use crate::limit::{Limit, Micros};

@@ -1,9 +1,6 @@
 use super::{Outcome, extra_hits};
-use crate::limit::{Limit, Micros};
+use crate::limit::{Limit, Micros, TOKEN};
 use crate::store::{Facts, Operation, Reply, epoch_length, scarce_hits};
-
-/// A token, in the unit in which buckets count: millionths.
-const TOKEN: u64 = 1_000_000;
 
 /// The largest number that a script in Redis, which counts in doubles, tells from all others.
 const MOST_EXACT: u64 = (1 << 53) - 1;

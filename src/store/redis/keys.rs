@@ -1,13 +1,4 @@
-use std::fmt::Write;
-
-use sha2::{Digest, Sha256};
-
-/// A bucket's name that is longer is shortened. Redis keeps each key as long as its bucket lives, so long values must
-/// not cost memory there.
-const LONGEST_NAME: usize = 200;
-
-/// Bytes of the hash of a shortened name; 128 bits, of which no two names ever share all.
-const HASH_BYTES: usize = 16;
+use crate::store::shortened;
 
 /// What all keys of one installation begin with.
 ///
@@ -31,44 +22,12 @@ impl KeyPrefix {
 
     /// The key of a bucket, given its name, such as `{api|tenant=acme}:minute`.
     pub(super) fn bucket(&self, name: &str) -> String {
-        if name.len() <= LONGEST_NAME {
-            return format!("{}{name}", self.0);
-        }
-        format!("{}{}", self.0, shortened(name))
+        format!("{}{}", self.0, shortened(name.to_owned()))
     }
 
     /// The key of something that is there once. No bucket's key is like it, because those go on with a brace.
     pub(super) fn single(&self, name: &str) -> String {
         format!("{}{name}", self.0)
-    }
-}
-
-/// Keeps the beginning of what is in the braces, for people, and what follows them. Between them stands `%#`, which is
-/// in no other name because a `%` there is always followed by two hexadecimal digits, and a hash of the whole name. So a
-/// shortened name is like no other, shortened or not.
-fn shortened(name: &str) -> String {
-    let inside = name.strip_prefix('{').unwrap_or(name);
-    let (inside, suffix) = inside.split_once('}').unwrap_or((inside, ""));
-    let mut hash = String::with_capacity(2 * HASH_BYTES);
-    for byte in &Sha256::digest(name)[..HASH_BYTES] {
-        // Writing to a string does not fail.
-        let _ = write!(hash, "{byte:02x}");
-    }
-    let around = "{%#}".len() + hash.len() + suffix.len();
-    let kept = beginning(inside, LONGEST_NAME.saturating_sub(around));
-    format!("{{{kept}%#{hash}}}{suffix}")
-}
-
-/// At most so many bytes, and no half of an escape at the end.
-fn beginning(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let kept = &text[..end];
-    match kept.rfind('%') {
-        Some(escape) if escape + 3 > end => &kept[..escape],
-        _ => kept,
     }
 }
 
@@ -78,6 +37,7 @@ mod tests {
 
     use super::*;
     use crate::percent::in_name;
+    use crate::store::name::LONGEST_NAME;
 
     fn prefix() -> KeyPrefix {
         KeyPrefix::new("comporta:").unwrap()

@@ -38,7 +38,7 @@ use super::{Store, StoreCall, StoreError, StoreFuture};
 pub struct RedisSettings {
     pub address: RedisAddress,
     /// How long a call waits for a connection when there is none. A decision waits no longer for its answer either, but
-    /// that is up to the caller: see [`RedisStore::longest_call`].
+    /// that is up to the caller: see [`longest_call`](Self::longest_call).
     pub timeout: Duration,
     /// For everything from the name of the host to the login.
     pub connect_timeout: Duration,

@@ -93,8 +93,50 @@ descriptors:
     assert_eq!(code(&mut waiting), Some(Code::OverLimit));
     let returns = engine.return_leases(desk.now());
     desk.make(&engine, returns);
-    assert!(used > 42, "a lease was out");
+    assert!(used > 40, "a lease was out");
     assert_eq!(desk.used(&other, "debt=x"), 42);
+}
+
+#[test]
+fn an_overdraft_is_charged_once_if_another_limit_refuses_before_it_is_told() {
+    let text = "
+domain: d
+descriptors:
+  - {key: debt, rate_limit: {requests_per_unit: 10, unit: day, overdraft: true}}
+  - {key: narrow, rate_limit: {requests_per_unit: 1, unit: day}}
+";
+    let mut desk = Desk::new();
+    let (engine, other) = (desk.engine(text), desk.engine(text));
+    assert!(desk.passes(&other, &[descriptor("narrow=x")]));
+    let (mut waiting, mut calls) = desk.begin(&engine, &[costing("debt=x", 2), descriptor("narrow=x")]);
+    let narrow = take_call(&mut calls, "narrow");
+    desk.make(&engine, vec![narrow]);
+    assert_eq!(code(&mut waiting), Some(Code::OverLimit));
+    desk.make(&engine, calls);
+    assert_eq!(desk.used(&other, "debt=x"), 2);
+}
+
+#[test]
+fn who_was_refused_is_told_although_another_limit_counts_for_the_bucket_by_now() {
+    let own_limit =
+        |amount| Descriptor { limit: Some(LimitOverride { requests_per_unit: amount, unit: 4 }), ..descriptor("k=x") };
+    let mut desk = Desk::new();
+    let (engine, other) = (desk.engine(&limited_to(10)), desk.engine(&limited_to(10)));
+    assert_eq!(desk.drain(&other, &[own_limit(10)]), 10);
+    let (mut one, mut calls) = desk.begin(&engine, &[own_limit(10)]);
+    let mut others = Vec::new();
+    let call = calls.pop().unwrap();
+    let reply = desk.serve(&call);
+    for _ in 0..3 {
+        others.push(desk.begin(&engine, &[own_limit(9)]));
+    }
+    let more = desk.bring(&engine, call, reply);
+    assert_eq!(code(&mut one), Some(Code::OverLimit));
+    assert_eq!(desk.make(&engine, more), 1, "one call for those who wait under the other limit");
+    for (mut other, calls) in others {
+        assert!(calls.is_empty(), "the store was being asked");
+        assert_eq!(code(&mut other), Some(Code::OverLimit));
+    }
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl Borrower {
         }
         let want = if (head.is_some() || plan == Plan::Renew) && !terms.is_ending() {
             let largest = self.queue.iter().map(|waiter| waiter.hits.needed()).max().unwrap_or(1);
-            self.leases.want(largest, &terms.lease, time)
+            self.leases.want(largest, &terms.lease, time).max(self.needed_behind(needed, time))
         } else {
             0
         };
@@ -132,6 +132,15 @@ impl Borrower {
         self.call = Some(id);
         let operation = Operation::Acquire { needed, want, facts: self.leases.facts() };
         self.call_for(key, operation, Purpose::Acquire { id, head }, time)
+    }
+
+    /// Hits that those lack who wait behind the first, which lacks `needed`. What was measured says nothing of those who
+    /// came all at once, and without this each of them would take a call of his own.
+    fn needed_behind(&mut self, needed: u64, now: Micros) -> u64 {
+        let limit = *self.leases.limit();
+        let takers = self.queue.iter().filter(|waiter| waiter.limit == limit && matches!(waiter.hits, Hits::Take(_)));
+        let missing = takers.map(Waiter::missing).fold(0, u64::saturating_add);
+        missing.saturating_sub(needed).saturating_sub(self.leases.held(now)).min(u64::from(limit.capacity()))
     }
 
     fn call_for(&self, key: BucketKey, operation: Operation, purpose: Purpose, sent: Micros) -> Call {

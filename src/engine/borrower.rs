@@ -125,10 +125,7 @@ impl Borrower {
         }
         let want = if (head.is_some() || plan == Plan::Renew) && !terms.is_ending() {
             let largest = self.queue.iter().map(|waiter| waiter.hits.needed()).max().unwrap_or(1);
-            // Those behind the first are served from what else comes. They have counted as consumption when they came,
-            // and perhaps for an earlier call.
-            let behind = self.waiting_hits().saturating_sub(needed);
-            self.leases.want(largest, &terms.lease, time).max(behind)
+            self.leases.want(largest, &terms.lease, time).max(self.needed_behind(needed, time))
         } else {
             0
         };
@@ -138,10 +135,13 @@ impl Borrower {
         self.call_for(key, operation, Purpose::Acquire { id, head }, time)
     }
 
-    /// Hits that those who wait still need.
-    fn waiting_hits(&self) -> u64 {
-        let to_take = self.queue.iter().filter(|waiter| matches!(waiter.hits, Hits::Take(_)));
-        to_take.map(Waiter::missing).fold(0, u64::saturating_add)
+    /// Hits that those lack who wait behind the first, which lacks `needed`. What was measured says nothing of those who
+    /// came all at once, and without this each of them would take a call of his own.
+    fn needed_behind(&mut self, needed: u64, now: Micros) -> u64 {
+        let limit = *self.leases.limit();
+        let takers = self.queue.iter().filter(|waiter| waiter.limit == limit && matches!(waiter.hits, Hits::Take(_)));
+        let missing = takers.map(Waiter::missing).fold(0, u64::saturating_add);
+        missing.saturating_sub(needed).saturating_sub(self.leases.held(now)).min(u64::from(limit.capacity()))
     }
 
     fn call_for(&self, key: BucketKey, operation: Operation, purpose: Purpose, sent: Micros) -> Call {

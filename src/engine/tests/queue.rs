@@ -1,4 +1,4 @@
-//! Those who wait for the store are not kept waiting when too many wait.
+//! Those who wait for the store do not wait long, however many they are.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,8 @@ use super::*;
 use crate::store::memory::MemoryStore;
 use crate::store::{Reply, StoreError};
 
-const POLICY: &str = "{domain: d, descriptors: [{key: key, rate_limit: {unit: second, requests_per_unit: 300}}]}";
-
-/// How long a call takes to the store, and as long back. Many more than one request come in that time.
+/// How long a call takes to the store, and as long back: many requests come in that time.
 const WAY: Micros = Micros(25_000);
-
-/// In this time it learns how much to borrow, from twice as much with each call.
-const LEARNING: Micros = Micros(1_000_000);
 
 /// A call on its way.
 enum Travelling {
@@ -20,47 +15,101 @@ enum Travelling {
     Back(Call, Result<Reply, StoreError>),
 }
 
-#[test]
-fn above_the_limit_of_a_distant_store_nobody_waits_for_more_than_four_calls() {
-    let settings = EngineSettings { store_timeout: Some(Micros(2_000_000)), ..settings() };
-    let engine = Engine::new(policy(POLICY), settings, START);
-    let mut store = MemoryStore::default();
-    let (mut travelling, mut waiting, mut admitted) = (VecDeque::new(), Vec::new(), 0_u32);
+/// One replica of a distant store.
+struct Distant {
+    engine: Engine,
+    store: MemoryStore,
+    travelling: VecDeque<(Micros, Travelling)>,
+    /// Since when each waits.
+    waiting: Vec<(Micros, Waiting)>,
+    now: Now,
+    calls: usize,
+    admitted: u32,
+}
 
-    // For 8 s a request comes every 2 ms: 500 a second.
-    for millisecond in 0..8000 {
-        let passed = Micros(1000 * millisecond);
-        let now = Now { monotonic: START.monotonic + passed, utc: START.utc + passed };
-        let mut calls = Vec::new();
-        while travelling.front().is_some_and(|&(arrives, _)| arrives <= now.monotonic) {
-            match travelling.pop_front() {
+impl Distant {
+    fn with(limit: &str) -> Self {
+        let settings = EngineSettings { store_timeout: Some(Micros(2_000_000)), ..settings() };
+        let policy = policy(&format!("{{domain: d, descriptors: [{{key: key, rate_limit: {limit}}}]}}"));
+        Self {
+            engine: Engine::new(policy, settings, START),
+            store: MemoryStore::default(),
+            travelling: VecDeque::new(),
+            waiting: Vec::new(),
+            now: START,
+            calls: 0,
+            admitted: 0,
+        }
+    }
+
+    fn send(&mut self, calls: Vec<Call>) {
+        self.calls += calls.len();
+        let arrival = self.now.monotonic + WAY;
+        self.travelling.extend(calls.into_iter().map(|call| (arrival, Travelling::There(call))));
+    }
+
+    fn ask(&mut self) {
+        let ruling = self.engine.decide(&request(&[descriptor("key=1")]), self.now).unwrap();
+        match ruling.answer {
+            Answer::Decided(decision) => self.admitted += u32::from(decision.code == Code::Ok),
+            Answer::Waiting(waiting) => self.waiting.push((self.now.monotonic, waiting)),
+        }
+        self.send(ruling.calls);
+    }
+
+    /// Lets a millisecond pass.
+    fn pass(&mut self) {
+        let millisecond = Micros(1000);
+        self.now = Now { monotonic: self.now.monotonic + millisecond, utc: self.now.utc + millisecond };
+        while self.travelling.front().is_some_and(|&(arrival, _)| arrival <= self.now.monotonic) {
+            match self.travelling.pop_front() {
                 Some((_, Travelling::There(call))) => {
-                    let reply = Ok(store.serve(&call.request, now.utc));
-                    travelling.push_back((now.monotonic + WAY, Travelling::Back(call, reply)));
+                    let reply = Ok(self.store.serve(&call.request, self.now.utc));
+                    self.travelling.push_back((self.now.monotonic + WAY, Travelling::Back(call, reply)));
                 }
-                Some((_, Travelling::Back(call, reply))) => calls.extend(engine.take_answer(call, &reply, now)),
+                Some((_, Travelling::Back(call, reply))) => {
+                    let calls = self.engine.take_answer(call, &reply, self.now);
+                    self.send(calls);
+                }
                 None => {}
             }
         }
-        if millisecond % 2 == 0 {
-            let ruling = engine.decide(&request(&[descriptor("key=1")]), now).unwrap();
-            calls.extend(ruling.calls);
-            match ruling.answer {
-                Answer::Decided(decision) => admitted += u32::from(decision.code == Code::Ok),
-                Answer::Waiting(one) => waiting.push((now.monotonic, one)),
-            }
-        }
-        travelling.extend(calls.into_iter().map(|call| (now.monotonic + WAY, Travelling::There(call))));
-        waiting.retain_mut(|(since, one)| {
-            if let Ok(decision) = one.decision.try_recv() {
-                admitted += u32::from(decision.unwrap().code == Code::Ok);
-                return false;
-            }
-            let waits = now.monotonic - *since;
-            let is_measured = *since > START.monotonic + LEARNING;
-            assert!(waits <= Micros(8 * WAY.0) || !is_measured, "{waits:?} of waiting at {millisecond} ms");
-            true
+        let admitted = &mut self.admitted;
+        self.waiting.retain_mut(|(_, waiting)| {
+            let decision = waiting.decision.try_recv();
+            *admitted += u32::from(decision.as_ref().is_ok_and(|decision| decision.as_ref().unwrap().code == Code::Ok));
+            decision.is_err()
         });
     }
-    assert!(admitted >= 95 * 2700 / 100, "one bucket would admit 2700, and here it is {admitted}");
+
+    fn longest_wait(&self) -> Micros {
+        self.waiting.iter().map(|&(since, _)| self.now.monotonic - since).max().unwrap_or_default()
+    }
+}
+
+#[test]
+fn above_the_limit_nobody_waits_for_more_than_four_calls() {
+    let mut distant = Distant::with("{unit: second, requests_per_unit: 300}");
+    for millisecond in 0..8000 {
+        if millisecond % 2 == 0 {
+            distant.ask();
+        }
+        distant.pass();
+        let wait = distant.longest_wait();
+        assert!(wait <= Micros(8 * WAY.0), "a request has waited for {wait:?} at {millisecond} ms");
+    }
+    let admitted = distant.admitted;
+    assert!(admitted >= 2700 * 95 / 100, "one bucket would admit 2700 of these, and here it is {admitted}");
+}
+
+#[test]
+fn many_who_come_at_once_take_a_few_calls() {
+    let mut distant = Distant::with("{unit: second, requests_per_unit: 5000}");
+    (0..200).for_each(|_| distant.ask());
+    while !distant.waiting.is_empty() {
+        distant.pass();
+        assert!(distant.longest_wait() <= Micros(6 * WAY.0));
+    }
+    assert_eq!(distant.admitted, 200);
+    assert!(distant.calls <= 4, "{} calls", distant.calls);
 }

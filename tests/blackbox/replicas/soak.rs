@@ -26,11 +26,17 @@ fn every_combination_keeps_its_limits() {
             for (name, callers) in loads(replicas) {
                 let figures = run(&format!("{limits:?}, {name}"), replicas, limits, &callers, 5);
                 if limits.iter().all(|limit| limit.burst >= 10 * replicas as u64) {
-                    figures.assert_used(USED);
+                    figures.assert_used(least_used(limits));
                 }
             }
         }
     }
+}
+
+/// A burst of less than a second is lost whenever the machine does something else for that long.
+fn least_used(limits: &[Limit]) -> f64 {
+    let is_long = |limit: &Limit| limit.burst * limit.period() >= limit.amount * 1_000_000;
+    if limits.iter().all(is_long) { USED } else { 0.9 }
 }
 
 fn loads(replicas: usize) -> Vec<(&'static str, Vec<Caller>)> {
@@ -50,6 +56,6 @@ fn costs_up_to_a_tenth_of_the_burst_are_admitted() {
     }
     for replicas in [1, 2, 4, 8] {
         let costly = callers(400).map(|caller| caller.hits(1..=100));
-        run("costs up to 100", replicas, &[Limit::tokens(10_000, 1).burst(1000)], &costly, 5).assert_used(USED);
+        run("costs up to 100", replicas, &[Limit::tokens(10_000, 1).burst(1000)], &costly, 5).assert_used(0.9);
     }
 }

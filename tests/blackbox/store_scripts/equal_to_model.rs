@@ -4,7 +4,7 @@ use redis::Connection;
 
 use super::steps::{BUCKET, Schedule, World, any_schedule, run_schedules};
 use super::watched::{Scripts, Seen, numbers};
-use super::{start_redis, start_valkey};
+use super::{start_redis, start_valkey, step_count};
 use crate::harness::Redis;
 
 #[test]
@@ -20,7 +20,7 @@ fn the_scripts_do_what_the_model_does_on_valkey() {
 fn take_random_steps(name: &str, server: &Redis) {
     let mut connection = server.connect();
     let scripts = Scripts::load(&mut connection);
-    let taken = run_schedules(file!(), any_schedule(), |schedule| {
+    let taken = run_schedules(file!(), step_count(), any_schedule(), |schedule| {
         compare(&schedule, &scripts, &mut connection)?;
         Ok(schedule.steps.len())
     });

@@ -10,7 +10,6 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestRunner};
 
-use super::step_count;
 use super::watched::text_of_fields;
 
 pub(super) const BUCKET: &str = "{d|k=v}:second";
@@ -202,14 +201,15 @@ pub(super) fn steps<S: Strategy>(step: S) -> impl Strategy<Value = Vec<S::Value>
     prop::collection::vec(step, 1..2 * MEAN_STEPS as usize)
 }
 
-/// Runs enough schedules for a test in `file`. `run` says how many steps it took; so does this.
+/// Runs schedules for a test in `file`, of about so many steps together. `run` says how many it took; so does this.
 pub(super) fn run_schedules<S: Strategy>(
     file: &'static str,
+    steps: u32,
     schedules: S,
     run: impl FnMut(S::Value) -> Result<usize, TestCaseError>,
 ) -> usize {
     let config = Config {
-        cases: step_count() / MEAN_STEPS,
+        cases: steps / MEAN_STEPS,
         // ChaCha takes most of the time, and this needs no good random numbers.
         rng_algorithm: RngAlgorithm::XorShift,
         ..Config::with_source_file(file)

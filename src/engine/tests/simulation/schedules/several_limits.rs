@@ -94,7 +94,9 @@ descriptors:
     let returns = engine.return_leases(desk.now());
     desk.make(&engine, returns);
     assert!(used > 42, "a lease was out");
-    assert_eq!(desk.used(&other, "debt=x"), 42);
+    // One that has not just heard from the store.
+    let another = desk.engine(text);
+    assert_eq!(desk.used(&another, "debt=x"), 42);
 }
 
 #[test]

@@ -12,10 +12,11 @@ pub(super) fn answered(error: &ServerError) -> StoreError {
     let text = in_words(error);
     match code(error) {
         "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" => StoreError::Misrouted(text),
-        "NOAUTH" | "LOADING" | "BUSY" | "OOM" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" => StoreError::Refused(text),
         // The script was begun, and may have written before it met a command that the user may not run.
         "NOPERM" if text.contains("script") => StoreError::Malformed(text),
-        "NOPERM" => StoreError::Refused(text),
+        "NOAUTH" | "NOPERM" | "LOADING" | "BUSY" | "OOM" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" => {
+            StoreError::Refused(text)
+        }
         _ => StoreError::Malformed(text),
     }
 }

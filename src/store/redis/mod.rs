@@ -1,6 +1,6 @@
 //! The store in a Redis that all replicas share.
 //!
-//! [`Keeper`] keeps one connection open, on which all calls are made at once; [`Link`] is how calls find it. A bucket is
+//! `Keeper` keeps one connection open, on which all calls are made at once; `Link` is how calls find it. A bucket is
 //! one key, and a call is one script, so that each happens at one instant and any Cluster can hold the buckets.
 
 mod address;

@@ -9,6 +9,7 @@ mod key;
 mod lease;
 mod name;
 mod question;
+mod queue;
 mod refusal;
 mod renew;
 mod state;

@@ -84,6 +84,33 @@ impl Record {
     pub(super) fn after(self, before: Self) -> Self {
         Self { touched: self.touched.max(before.touched), full_at: self.full_at.max(before.full_at), ..self }
     }
+
+    /// Takes hits that somebody else has granted.
+    pub(super) fn charge(&mut self, limit: &Limit, hits: u64, now: Now) {
+        if hits > 0 {
+            let mut bucket = self.bucket;
+            bucket.settle(limit, now);
+            bucket.charge(hits);
+            *self = Self::new(limit, bucket, now).after(*self);
+        }
+    }
+
+    /// Puts hits back that nobody has spent after all.
+    pub(super) fn give_back(&mut self, limit: &Limit, hits: u64, now: Now) {
+        if hits > 0 {
+            let mut bucket = self.bucket;
+            bucket.settle(limit, now);
+            bucket.give_back(hits);
+            *self = Self::new(limit, bucket, now).touched_at(self.touched());
+        }
+    }
+
+    /// Hits that can be expected to be free.
+    pub(super) fn free(&self, limit: &Limit, now: Now) -> u64 {
+        let mut bucket = self.bucket;
+        bucket.settle(limit, now);
+        bucket.free(limit)
+    }
 }
 
 impl Slot {

@@ -29,3 +29,4 @@ pub mod server;
 pub mod settings;
 pub mod store;
 pub mod telemetry;
+mod throttle;

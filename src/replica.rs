@@ -4,20 +4,23 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::engine::{
     Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
 };
-use crate::limit::Now;
+use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
+use crate::throttle::Throttle;
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
@@ -41,6 +44,38 @@ pub struct Replica {
     store: Option<Lender>,
     /// Calls to the store whose answers have not been taken in.
     under_way: watch::Sender<usize>,
+    refusals: Refusals,
+}
+
+/// What is told of a store that can be reached and does not do what it is asked.
+#[derive(Debug)]
+struct Refusals {
+    throttle: Throttle,
+    is_refusing: AtomicBool,
+}
+
+impl Refusals {
+    fn new() -> Self {
+        Self { throttle: Throttle::new(Micros::from_seconds(60)), is_refusing: AtomicBool::new(false) }
+    }
+
+    /// Takes note of an answer. Who keeps the connection tells of those that did not come.
+    fn hear(&self, answer: &Result<Reply, StoreError>, now: Now) {
+        match answer {
+            Ok(_) if self.is_refusing.load(Ordering::Relaxed) => {
+                if self.is_refusing.swap(false, Ordering::Relaxed) {
+                    info!("the store does what it is asked again");
+                }
+            }
+            Ok(_) | Err(StoreError::Unreachable(_) | StoreError::Lost(_)) => {}
+            Err(error) => {
+                self.is_refusing.store(true, Ordering::Relaxed);
+                if let Some(passed_over) = self.throttle.admit(now) {
+                    warn!(passed_over, "{error}; failure modes decide until this is mended");
+                }
+            }
+        }
+    }
 }
 
 /// The store, and how long requests wait for it.
@@ -63,7 +98,7 @@ pub enum Deciding {
 impl Replica {
     #[must_use]
     pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
-        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0) })
+        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0), refusals: Refusals::new() })
     }
 
     /// Decides a request at the time `now`. Most are decided at once.
@@ -107,6 +142,7 @@ impl Replica {
                 None => replica.hear(&call, answer, patience).await,
             };
             let now = replica.clock.now();
+            replica.refusals.hear(&answer, now);
             replica.make(replica.engine.take_answer(call, &answer, now));
             drop(under_way);
         })

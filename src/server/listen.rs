@@ -13,7 +13,7 @@ use super::BoxError;
 use crate::clock::Clock;
 use crate::limit::Micros;
 use crate::settings::ServeSettings;
-use crate::telemetry::log::Throttle;
+use crate::throttle::Throttle;
 
 /// The open ports, before anything is served on them.
 #[derive(Debug)]

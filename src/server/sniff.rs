@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::App;
 use crate::limit::Micros;
-use crate::telemetry::log::Throttle;
+use crate::throttle::Throttle;
 
 /// The same mistake is told once in this time.
 const PAUSE: Micros = Micros::from_seconds(60);

@@ -8,6 +8,7 @@ mod conformance;
 mod envoy;
 mod exhaustion;
 mod faces;
+mod failure_modes;
 mod function;
 mod grpc;
 mod harness;

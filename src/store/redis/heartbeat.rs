@@ -19,6 +19,9 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// A replica that has not been heard of for so long is taken for gone. Four reports may be lost.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
+/// After so many reports of its own, each replica has heard of all the others.
+const REPORTS_OF_ALL: u32 = 5;
+
 /// Tells Redis that this replica is there, and learns how many there are.
 ///
 /// They are counted so that without Redis each can take its share of a limit. All of it is one sorted set, which expires
@@ -45,12 +48,15 @@ impl Heartbeat {
 
     /// Reports until nobody keeps the connection any more.
     pub(super) async fn run(&self) {
-        let mut has_told = false;
+        let (mut has_told, mut has_reported, mut doubtful) = (false, false, 0);
         while self.link.wait_until_up().await {
             match self.report().await {
-                Ok(replicas) => {
+                Ok(Report { replicas, is_new }) => {
+                    // Who was forgotten is not the only one: until the others have reported themselves again, they count.
+                    doubtful = if is_new && has_reported { REPORTS_OF_ALL } else { doubtful.saturating_sub(1) };
+                    let replicas = if doubtful > 0 { replicas.max(self.known()) } else { replicas };
                     self.replicas.send_if_modified(|known| std::mem::replace(known, replicas) != replicas);
-                    has_told = false;
+                    (has_told, has_reported) = (false, true);
                 }
                 // Who keeps the connection tells of these.
                 Err(error @ (StoreError::Unreachable(_) | StoreError::Lost(_))) => debug!("no heartbeat: {error}"),
@@ -79,11 +85,23 @@ impl Heartbeat {
         *self.replicas.borrow()
     }
 
-    async fn report(&self) -> Result<u32, StoreError> {
+    async fn report(&self) -> Result<Report, StoreError> {
         let arguments = [self.name.clone(), LONGEST_SILENCE.as_millis().to_string()];
-        match self.link.run(&self.script, &self.key, &arguments).await? {
-            Value::Int(replicas) => Ok(u32::try_from(replicas.max(1)).unwrap_or(u32::MAX)),
+        let Value::Array(answer) = self.link.run(&self.script, &self.key, &arguments).await? else {
+            return Err(StoreError::Malformed("the number of replicas is no number".to_owned()));
+        };
+        match answer[..] {
+            [Value::Int(replicas), Value::Int(is_new)] => {
+                Ok(Report { replicas: u32::try_from(replicas.max(1)).unwrap_or(u32::MAX), is_new: is_new == 1 })
+            }
             _ => Err(StoreError::Malformed("the number of replicas is no number".to_owned())),
         }
     }
+}
+
+/// What Redis says of the replicas.
+struct Report {
+    replicas: u32,
+    /// This one was not among them before.
+    is_new: bool,
 }

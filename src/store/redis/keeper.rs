@@ -12,6 +12,9 @@ use super::connect::{Connector, Opened};
 use super::link::{Connection, LinkState};
 use crate::store::StoreError;
 
+/// A connection that has lived for so long was a good one: after it, the next attempt follows at once.
+const LASTING: Duration = Duration::from_millis(100);
+
 /// Sees to it that there is a connection: opens one, waits until it breaks, and opens the next.
 #[derive(Debug)]
 pub(super) struct Keeper {
@@ -48,7 +51,7 @@ impl Keeper {
             self.state.send_replace(LinkState::Down(StoreError::Unreachable(format!("{address}: {cause}"))));
             down_since = Some(Instant::now());
             // One that breaks at once is no better than one that cannot be opened.
-            if up_since.elapsed() >= Backoff::LONGEST {
+            if up_since.elapsed() >= LASTING {
                 backoff = Backoff::default();
             }
         }

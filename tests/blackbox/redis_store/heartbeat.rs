@@ -66,3 +66,19 @@ async fn something_else_in_the_place_of_the_replicas_does_no_harm() {
     let other = start(&redis.url());
     wait_until_replicas_are(&other, 2).await;
 }
+
+#[tokio::test]
+async fn a_redis_that_has_lost_its_data_is_not_believed_that_there_is_one_replica() {
+    let redis = Redis::start();
+    let (one, other) = (start(&redis.url()), start(&redis.url()));
+    wait_until_replicas_are(&one, 2).await;
+    wait_until_replicas_are(&other, 2).await;
+    redis.flush_all();
+    // Both report themselves anew in this time.
+    for store in [&one, &other] {
+        let fewer = timeout(Duration::from_secs(3), store.replicas().wait_for(|count| *count < 2)).await.is_ok();
+        assert!(!fewer, "each of them knows of the other");
+    }
+    other.stop().await;
+    wait_until_replicas_are(&one, 1).await;
+}

@@ -1,0 +1,60 @@
+//! What is decided while Redis does not answer, or refuses.
+
+use crate::harness::{Comporta, Redis, Setup, http, wait_for};
+
+const POLICY: &str = "
+domain: d
+descriptors:
+  - {key: open, rate_limit: {requests_per_unit: 2, unit: hour, failure_mode: open}}
+  - {key: closed, rate_limit: {requests_per_unit: 2, unit: hour, failure_mode: closed}}
+  - {key: unavailable, rate_limit: {requests_per_unit: 2, unit: hour, failure_mode: unavailable}}
+  - {key: local, rate_limit: {requests_per_unit: 4, unit: hour}}
+";
+
+fn start(redis: &Redis) -> (Setup, Comporta) {
+    let setup = Setup::new(POLICY).flags(["--redis-url".to_owned(), redis.url(), "--replicas=2".to_owned()]);
+    let comporta = setup.start();
+    (setup, comporta)
+}
+
+/// The HTTP status of a request with these descriptors of one entry.
+fn ask(comporta: &Comporta, keys: &[&str]) -> u16 {
+    let entry = |key: &&str| format!(r#"{{"entries": [{{"key": "{key}", "value": "x"}}]}}"#);
+    let descriptors: Vec<String> = keys.iter().map(entry).collect();
+    let body = format!(r#"{{"domain": "d", "descriptors": [{}]}}"#, descriptors.join(", "));
+    http::post_json(comporta.addresses.http, "/json", &body).unwrap().status
+}
+
+#[test]
+fn without_redis_each_limit_follows_its_failure_mode_and_with_it_again_its_amount() {
+    let mut redis = Redis::start();
+    let (_setup, comporta) = start(&redis);
+    redis.kill();
+    wait_for("the loss to be noticed", || comporta.log().contains("cannot be reached").then_some(()));
+    let five_times = |key| [0; 5].map(|_| ask(&comporta, &[key]));
+    assert_eq!(five_times("open"), [200; 5]);
+    assert_eq!(five_times("closed"), [429; 5]);
+    assert_eq!(five_times("unavailable"), [503; 5]);
+    assert_eq!(five_times("local"), [200, 200, 429, 429, 429], "one of two replicas has half of four");
+    assert_eq!(ask(&comporta, &["unavailable", "closed"]), 429, "who refuses is stricter than who cannot say");
+    assert_eq!(ask(&comporta, &["unavailable", "open"]), 503);
+    redis.restart();
+    wait_for("the return", || comporta.log().contains(" again, after").then_some(()));
+    let until_refused = |key| (0..9).take_while(|_| ask(&comporta, &[key]) == 200).count();
+    assert_eq!(["open", "closed", "unavailable", "local"].map(until_refused), [2, 2, 2, 4]);
+}
+
+#[test]
+fn a_store_that_refuses_is_told_once_and_when_it_does_no_more() {
+    let redis = Redis::start();
+    let (_setup, comporta) = start(&redis);
+    let key = "comporta:{d|closed=x}:hour";
+    redis.command::<()>(&["SET", key, "x"]);
+    assert_eq!([0; 3].map(|_| ask(&comporta, &["closed"])), [429; 3]);
+    let told = "failure modes decide until this is mended";
+    assert_eq!(comporta.log().matches(told).count(), 1, "{}", comporta.log());
+    assert!(comporta.log().contains("WRONGTYPE"), "{}", comporta.log());
+    redis.command::<()>(&["DEL", key]);
+    assert_eq!(ask(&comporta, &["closed"]), 200);
+    wait_for("the end to be told", || comporta.log().contains("does what it is asked again").then_some(()));
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes, in real time")]
 
+mod both_tiers;
 mod cli;
 mod conformance;
 mod envoy;

@@ -1,4 +1,4 @@
-//! Randomness for jitter and names. Not for secrets.
+//! Randomness for jitter, names, and the seed of this process's hashes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

@@ -1,15 +1,17 @@
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::question::Tier;
 use crate::limit::{Algorithm, Limit, Unit};
 use crate::policy::PathPart;
+use crate::random::random_u64;
 
 /// The identity of a bucket in this process: a 128-bit hash of everything that tells it from other buckets.
 ///
 /// That is the domain, the path of keys and values to the rule (the pattern where its values share one bucket), unit and
-/// multiplier and the algorithm, and the tier in which its hits are counted. The amount is no part of it, so a limit that is raised keeps what was spent.
+/// multiplier and the algorithm, and the tier in which its hits are counted. The amount is no part of it, so a limit that
+/// is raised keeps what was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BucketKey {
     /// Chooses the shard.
@@ -24,9 +26,7 @@ pub(super) struct KeySeed(u64, u64);
 
 impl KeySeed {
     pub(super) fn random() -> Self {
-        // The standard library seeds its hash maps from the system's randomness; there is no need for another source.
-        let random = || RandomState::new().build_hasher().finish();
-        Self(random(), random())
+        Self(random_u64(), random_u64())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The scripts of `lua/` on real servers, Redis and Valkey, step by step against the model and against the script that
+//! The scripts of `lua/` on real servers, two versions of Redis and Valkey, step by step against the model and against the script that
 //! was checked first. Here tests say what time it is.
 
 mod as_run;
@@ -10,7 +10,7 @@ mod watched;
 
 use std::env;
 
-use crate::harness::{Redis, RedisSetup};
+use crate::harness::{Flavour, Redis, RedisSetup};
 
 /// How many random steps a test takes on each server: many more in `scripts/soak`.
 fn step_count() -> u32 {
@@ -21,10 +21,6 @@ fn is_soak() -> bool {
     env::var_os("COMPORTA_SOAK").is_some()
 }
 
-fn start_redis() -> Redis {
-    RedisSetup::new().on_socket().start()
-}
-
-fn start_valkey() -> Redis {
-    RedisSetup::new().on_socket().valkey().start()
+fn start(flavour: Flavour) -> Redis {
+    RedisSetup::new().on_socket().flavour(flavour).start()
 }

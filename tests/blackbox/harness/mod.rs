@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) use self::redis::{Redis, RedisSetup};
+pub(crate) use self::redis::{Flavour, Redis, RedisSetup};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 

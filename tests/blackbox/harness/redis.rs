@@ -15,6 +15,30 @@ use tempfile::TempDir;
 use super::process::Process;
 use super::{PATIENCE, free_address, project_path, wait_for};
 
+/// A server and its version, as `scripts/test` installs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// Debian's, or the one that `COMPORTA_TEST_REDIS` names.
+    Redis,
+    /// 6.2, which has no TLS.
+    OldRedis,
+    /// 9.1, which has no TLS.
+    Valkey,
+}
+
+impl Flavour {
+    pub(crate) const ALL: [Self; 3] = [Self::Redis, Self::OldRedis, Self::Valkey];
+
+    /// The program, which is that of a Sentinel, too.
+    pub(crate) fn program(self) -> OsString {
+        match self {
+            Self::Redis => env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server")),
+            Self::OldRedis => project_path("target/tools/redis-6.2-server").into(),
+            Self::Valkey => project_path("target/tools/valkey-server").into(),
+        }
+    }
+}
+
 /// Everything that it takes to start one; what is started twice has the same address and begins empty.
 #[derive(Debug)]
 pub(crate) struct RedisSetup {
@@ -37,14 +61,13 @@ impl RedisSetup {
             password: None,
             flags: Vec::new(),
             folder: TempDir::new().unwrap(),
-            // Another version can stand in.
-            program: env::var_os("COMPORTA_TEST_REDIS").unwrap_or_else(|| OsString::from("redis-server")),
+            program: Flavour::Redis.program(),
         }
     }
 
-    /// A Valkey instead, the one that `scripts/test` installs.
-    pub(crate) fn valkey(mut self) -> Self {
-        self.program = project_path("target/tools/valkey-server").into();
+    /// Of this kind.
+    pub(crate) fn flavour(mut self, flavour: Flavour) -> Self {
+        self.program = flavour.program();
         self
     }
 

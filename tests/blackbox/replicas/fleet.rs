@@ -14,6 +14,8 @@ const REDIS_TIMEOUT: &str = "10s";
 #[derive(Debug)]
 pub(super) struct Fleet {
     redis: Option<Redis>,
+    /// What all replicas are told besides their policy.
+    flags: Vec<String>,
     policy: String,
     replicas: Vec<Replica>,
 }
@@ -28,16 +30,24 @@ struct Replica {
 impl Fleet {
     /// Starts so many replicas on a Redis of their own.
     pub(super) fn start(replicas: usize, limits: &[Limit]) -> Self {
-        Self::with(Some(Redis::start()), replicas, limits)
+        let redis = Redis::start();
+        let flags = ["--redis-url".to_owned(), redis.url()];
+        Self { redis: Some(redis), ..Self::on(flags, replicas, limits) }
     }
 
     /// Replicas that do not know of each other.
     pub(super) fn without_redis(replicas: usize, limits: &[Limit]) -> Self {
-        Self::with(None, replicas, limits)
+        Self::with(Vec::new(), replicas, limits)
     }
 
-    fn with(redis: Option<Redis>, replicas: usize, limits: &[Limit]) -> Self {
-        let mut fleet = Self { redis, policy: policy(limits), replicas: Vec::new() };
+    /// Replicas that share the Redis of these flags, of whatever kind.
+    pub(super) fn on(flags: impl IntoIterator<Item = String>, replicas: usize, limits: &[Limit]) -> Self {
+        let patience = ["--redis-timeout", REDIS_TIMEOUT].map(str::to_owned);
+        Self::with(flags.into_iter().chain(patience).collect(), replicas, limits)
+    }
+
+    fn with(flags: Vec<String>, replicas: usize, limits: &[Limit]) -> Self {
+        let mut fleet = Self { redis: None, flags, policy: policy(limits), replicas: Vec::new() };
         for _ in 0..replicas {
             fleet.add();
         }
@@ -46,12 +56,7 @@ impl Fleet {
 
     /// Starts one more replica.
     pub(super) fn add(&mut self) {
-        let mut flags = Vec::new();
-        if let Some(redis) = &self.redis {
-            flags.extend(["--redis-url".to_owned(), redis.url()]);
-            flags.extend(["--redis-timeout", REDIS_TIMEOUT].map(str::to_owned));
-        }
-        let setup = Setup::new(&self.policy).flags(flags);
+        let setup = Setup::new(&self.policy).flags(self.flags.clone());
         let process = Some(setup.start());
         self.replicas.push(Replica { _setup: setup, process });
     }

@@ -8,8 +8,8 @@ use comporta::store::scripts::{self, Script};
 use comporta::store::{Facts, Operation, Reply, StoreCall};
 use redis::{Connection, RedisResult, Value};
 
-use super::{is_soak, start_redis, start_valkey};
-use crate::harness::Redis;
+use super::{is_soak, start};
+use crate::harness::{Flavour, Redis};
 
 const BUCKET: &str = "{api|tenant=acme}:minute";
 const MINUTE: u64 = 60_000_000;
@@ -58,7 +58,7 @@ fn writes(server: &Redis) -> u64 {
 
 #[test]
 fn a_token_bucket_is_a_hash_that_people_can_read() {
-    for server in [start_redis(), start_valkey()] {
+    for server in Flavour::ALL.map(start) {
         let mut connection = server.connect();
         let before = server_time(&mut connection);
         let reply = call(&mut connection, &acquire(Algorithm::TokenBucket, BUCKET, 4, 6));
@@ -82,7 +82,7 @@ fn a_token_bucket_is_a_hash_that_people_can_read() {
 
 #[test]
 fn a_fixed_window_is_a_hash_that_people_can_read() {
-    for server in [start_redis(), start_valkey()] {
+    for server in Flavour::ALL.map(start) {
         let mut connection = server.connect();
         let before = server_time(&mut connection);
         let reply = call(&mut connection, &acquire(Algorithm::FixedWindow, BUCKET, 4, 6));
@@ -103,7 +103,7 @@ fn about(millis: u64) -> RangeInclusive<u64> {
 
 #[test]
 fn a_call_that_moves_nothing_writes_nothing() {
-    for server in [start_redis(), start_valkey()] {
+    for server in Flavour::ALL.map(start) {
         let mut connection = server.connect();
         for algorithm in Algorithm::ALL {
             call(&mut connection, &acquire(algorithm, BUCKET, 60, 0));
@@ -119,7 +119,7 @@ fn a_call_that_moves_nothing_writes_nothing() {
 
 #[test]
 fn what_is_no_bucket_is_refused_and_left_alone() {
-    for server in [start_redis(), start_valkey()] {
+    for server in Flavour::ALL.map(start) {
         let mut connection = server.connect();
         redis::cmd("SET").arg(BUCKET).arg("something else").exec(&mut connection).unwrap();
         for algorithm in Algorithm::ALL {
@@ -134,10 +134,10 @@ fn what_is_no_bucket_is_refused_and_left_alone() {
 #[test]
 fn a_bucket_is_small_and_a_call_is_short() {
     let rounds = if is_soak() { 2000 } else { 20 };
-    for (name, server) in [("redis", start_redis()), ("valkey", start_valkey())] {
+    for (flavour, server) in Flavour::ALL.map(|flavour| (flavour, start(flavour))) {
         for algorithm in Algorithm::ALL {
             let (bytes, micros) = cost(&server, algorithm, rounds);
-            eprintln!("{name}: a {} takes {bytes} bytes, and a call {micros} µs", algorithm.name());
+            eprintln!("{flavour:?}: a {} takes {bytes} bytes, and a call {micros} µs", algorithm.name());
             assert!(bytes < 400, "{bytes} bytes a bucket");
             server.flush_all();
         }

@@ -4,27 +4,33 @@ use redis::Connection;
 
 use super::steps::{BUCKET, Schedule, World, any_schedule, run_schedules};
 use super::watched::{Scripts, Seen, numbers};
-use super::{start_redis, start_valkey, step_count};
-use crate::harness::Redis;
+use super::{start, step_count};
+use crate::harness::Flavour;
 
 #[test]
 fn the_scripts_do_what_the_model_does_on_redis() {
-    take_random_steps("redis", &start_redis());
+    take_random_steps(Flavour::Redis);
 }
 
 #[test]
 fn the_scripts_do_what_the_model_does_on_valkey() {
-    take_random_steps("valkey", &start_valkey());
+    take_random_steps(Flavour::Valkey);
 }
 
-fn take_random_steps(name: &str, server: &Redis) {
+#[test]
+fn the_scripts_do_what_the_model_does_on_an_old_redis() {
+    take_random_steps(Flavour::OldRedis);
+}
+
+fn take_random_steps(flavour: Flavour) {
+    let server = start(flavour);
     let mut connection = server.connect();
     let scripts = Scripts::load(&mut connection);
     let taken = run_schedules(file!(), step_count(), any_schedule(), |schedule| {
         compare(&schedule, &scripts, &mut connection)?;
         Ok(schedule.steps.len())
     });
-    eprintln!("{name}: {taken} random steps equal to the model");
+    eprintln!("{flavour:?}: {taken} random steps equal to the model");
 }
 
 /// Takes the steps in the model first, and then all at once on the server.

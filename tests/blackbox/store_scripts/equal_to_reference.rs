@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::steps::{BUCKET, Clock, Size, World, forward, limits, run_schedules, size, steps};
 use super::watched::{Scripts, Seen, Watched, numbers};
-use super::{start_redis, step_count};
+use super::{start, step_count};
+use crate::harness::Flavour;
 
 const REFERENCE_BUCKET: &str = "{d|k=v}:reference";
 const TOKEN: i64 = 1_000_000;
@@ -77,7 +78,7 @@ struct Pair<'a> {
 
 #[test]
 fn for_one_limit_the_script_answers_as_the_checked_one() {
-    let server = start_redis();
+    let server = start(Flavour::Redis);
     let mut connection = server.connect();
     let scripts = Scripts::load(&mut connection);
     let reference = Watched::load(include_str!("lease_store.lua"), &mut connection);

@@ -4,10 +4,10 @@ use comporta::limit::{Algorithm, Limit, Micros, Unit};
 use comporta::store::{Facts, LeaseFact, Operation, Reply, StoreCall, UnusedFact};
 use redis::Connection;
 
+use super::start;
 use super::steps::{BUCKET, World};
 use super::watched::{Scripts, Seen, numbers};
-use super::{start_redis, start_valkey};
-use crate::harness::Redis;
+use crate::harness::{Flavour, Redis};
 
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3600 * SECOND;
@@ -33,7 +33,8 @@ impl std::fmt::Debug for Server {
 
 impl Bucket {
     fn new() -> Self {
-        let servers = [start_redis(), start_valkey()].map(|redis| {
+        let servers = Flavour::ALL.map(|flavour| {
+            let redis = start(flavour);
             let mut connection = redis.connect();
             let scripts = Scripts::load(&mut connection);
             Server { _redis: redis, connection, scripts }

@@ -15,9 +15,23 @@ pub(crate) fn between(shortest: Duration, longest: Duration) -> Duration {
     shortest + longest.saturating_sub(shortest).mul_f64(f64::from(fraction) / f64::from(u32::MAX))
 }
 
+/// One of the first `count` numbers; 0 if there are none.
+pub(crate) fn below(count: usize) -> usize {
+    usize::try_from(random_u64()).unwrap_or(usize::MAX).checked_rem(count).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_number_below_a_bound_comes() {
+        let mut seen = [false; 5];
+        for _ in 0..1000 {
+            seen[below(5)] = true;
+        }
+        assert_eq!((seen, below(1), below(0)), ([true; 5], 0, 0));
+    }
 
     #[test]
     fn times_spread_over_all_that_is_allowed() {

@@ -1,21 +1,22 @@
 //! Every setting, once: its flag, its environment variable, its default, and what it is for.
 
-use std::ffi::OsStr;
+mod store;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, TypedValueParser};
-use clap::error::ErrorKind;
-use clap::{Arg, Args, Command, ValueEnum, value_parser};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum, value_parser};
 use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::{EngineSettings, LeaseSettings};
+pub use store::StoreSettings;
+
 use crate::limit::{Algorithm, Micros};
 use crate::policy::{Defaults, FailureMode};
 use crate::random::random_u64;
-use crate::store::redis::{KeyPrefix, RedisAddress, RedisSettings};
 
 /// What `comporta serve` is told.
 #[derive(Args, Clone, Debug)]
@@ -87,81 +88,6 @@ pub struct ServeSettings {
     /// What is logged: error, warn, info, debug, trace or off, also by module as in `info,comporta::server=debug`
     #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     pub log_level: Targets,
-}
-
-/// Where the buckets are that replicas share.
-#[derive(Args, Clone, Debug)]
-pub struct StoreSettings {
-    /// Redis in which all replicas share their limits: `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or
-    /// `unix:///PATH` [default: none, each replica counts alone]
-    #[arg(
-        long,
-        env = "COMPORTA_REDIS_URL",
-        hide_env_values = true,
-        value_name = "URL",
-        value_parser = RedisAddressParser
-    )]
-    pub redis_url: Option<RedisAddress>,
-
-    /// The longest that a request waits for Redis
-    #[arg(
-        long,
-        env = "COMPORTA_REDIS_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "10ms",
-        value_parser = duration
-    )]
-    pub redis_timeout: Duration,
-
-    /// The longest that connecting to Redis may take, from the name of the host to the login
-    #[arg(
-        long,
-        env = "COMPORTA_REDIS_CONNECT_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "500ms",
-        value_parser = duration
-    )]
-    pub redis_connect_timeout: Duration,
-
-    /// What all keys in Redis begin with; replicas share their limits if they have the same
-    #[arg(
-        long,
-        env = "COMPORTA_REDIS_KEY_PREFIX",
-        value_name = "TEXT",
-        default_value = "comporta:",
-        value_parser = KeyPrefix::new
-    )]
-    pub redis_key_prefix: KeyPrefix,
-
-    /// The longest time for which hits are borrowed from Redis ahead of need: longer costs fewer calls, and lets other
-    /// replicas wait for hits that are not used
-    #[arg(
-        long,
-        env = "COMPORTA_LEASE_HORIZON",
-        value_name = "DURATION",
-        default_value = "60s",
-        value_parser = duration
-    )]
-    pub lease_horizon: Duration,
-
-    /// Borrow more, in the background, when so many percent of what was borrowed are left, 1 to 99: more lets fewer
-    /// requests wait, and costs more calls
-    #[arg(
-        long,
-        env = "COMPORTA_LEASE_RENEW_AT",
-        value_name = "PERCENT",
-        default_value = "25",
-        value_parser = value_parser!(u8).range(1..=99)
-    )]
-    pub lease_renew_at: u8,
-
-    /// What limits do while Redis cannot be asked, if they do not say
-    #[arg(long, env = "COMPORTA_FAILURE_MODE", value_name = "MODE", value_enum, default_value_t = FailureMode::Local)]
-    pub failure_mode: FailureMode,
-
-    /// How many replicas share the limits [default: counted in Redis]
-    #[arg(long, env = "COMPORTA_REPLICAS", value_name = "COUNT", value_parser = value_parser!(u32).range(1..))]
-    pub replicas: Option<u32>,
 }
 
 /// What a response tells besides the decision.
@@ -329,33 +255,6 @@ impl ServeSettings {
             },
             random_seed: random_u64(),
         }
-    }
-}
-
-impl StoreSettings {
-    /// How to use the Redis, if there is one.
-    #[must_use]
-    pub fn redis(&self) -> Option<RedisSettings> {
-        Some(RedisSettings {
-            address: self.redis_url.clone()?,
-            timeout: self.redis_timeout,
-            connect_timeout: self.redis_connect_timeout,
-            key_prefix: self.redis_key_prefix.clone(),
-        })
-    }
-}
-
-/// Reads the URL of a Redis. Other parsers have the value repeated when it is wrong, and this one may hold a password.
-#[derive(Clone)]
-struct RedisAddressParser;
-
-impl TypedValueParser for RedisAddressParser {
-    type Value = RedisAddress;
-
-    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<RedisAddress, clap::Error> {
-        RedisAddress::parse(&value.to_string_lossy()).map_err(|error| {
-            clap::Error::raw(ErrorKind::ValueValidation, format!("--redis-url: {error}\n")).with_cmd(command)
-        })
     }
 }
 

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::summary;
 use crate::clock::Clock;
@@ -11,16 +11,22 @@ use crate::replica::{Lender, Replica};
 use crate::server::{self, BoxError, Listeners};
 use crate::settings::ServeSettings;
 use crate::store::Store;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{RedisSettings, RedisStore};
 use crate::{policy, telemetry};
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
-    if let Err(error) = settings.response.header_names.check() {
-        eprintln!("error: {error}");
-        return ExitCode::from(2);
-    }
+    let redis = match settings.response.header_names.check().and_then(|()| settings.store.redis()) {
+        Ok(redis) => redis,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
     telemetry::log::init(settings.log_level.clone());
-    match serve(settings) {
+    if let Some(flag) = settings.store.readable_secret() {
+        warn!("{flag} has a password that everybody on this machine can read: give it in the environment or in a file");
+    }
+    match serve(settings, redis.as_ref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Not a line of the log: a filter must not hide why the process ends.
@@ -30,7 +36,7 @@ pub(super) fn run(settings: &ServeSettings) -> ExitCode {
     }
 }
 
-fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
+fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), BoxError> {
     let clock = Arc::new(Clock::start());
     let path = &settings.policy.path;
     let loaded = policy::load(path, &settings.policy.defaults.defaults()).map_err(|faults| {
@@ -46,7 +52,7 @@ fn serve(settings: &ServeSettings) -> Result<(), BoxError> {
     runtime.enable_all().build()?.block_on(async {
         let shutdown = server::signals()?;
         let listeners = Listeners::bind(settings)?;
-        let redis = settings.store.redis().map(|redis| RedisStore::start(&redis));
+        let redis = redis.map(RedisStore::start).transpose()?;
         let lender = redis.as_ref().map(|redis| Lender {
             store: Arc::clone(redis) as Arc<dyn Store>,
             timeout: settings.store.redis_timeout,

@@ -25,6 +25,17 @@ impl StoreError {
         matches!(self, Self::Unreachable(_) | Self::Misrouted(_) | Self::Refused(_))
     }
 
+    /// The cause alone.
+    pub(super) fn into_cause(self) -> String {
+        match self {
+            Self::Unreachable(cause)
+            | Self::Lost(cause)
+            | Self::Misrouted(cause)
+            | Self::Refused(cause)
+            | Self::Malformed(cause) => cause,
+        }
+    }
+
     /// Whether another call may succeed at once.
     #[must_use]
     pub const fn is_transient(&self) -> bool {

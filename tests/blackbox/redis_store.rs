@@ -22,16 +22,12 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 const LONGEST_CALL: Duration = Duration::from_secs(1);
 
 fn settings(url: &str) -> RedisSettings {
-    RedisSettings {
-        address: RedisAddress::parse(url).unwrap(),
-        timeout: TIMEOUT,
-        connect_timeout: Duration::from_millis(500),
-        key_prefix: KeyPrefix::new("test:").unwrap(),
-    }
+    let (address, prefix) = (RedisAddress::parse(url).unwrap(), KeyPrefix::new("test:").unwrap());
+    RedisSettings { timeout: TIMEOUT, ..RedisSettings::at(address, prefix) }
 }
 
 fn start(url: &str) -> Arc<RedisStore> {
-    RedisStore::start(&settings(url))
+    RedisStore::start(&settings(url)).unwrap()
 }
 
 /// Takes hits of a bucket of 1000 an hour, of which none comes back while a test runs.
@@ -83,7 +79,7 @@ async fn calls_are_done_over_tcp_and_over_a_socket() {
 async fn the_default_timeouts_suffice_for_a_server_that_is_near() {
     let redis = Redis::start();
     let near = RedisSettings { timeout: Duration::from_millis(10), ..settings(&redis.url()) };
-    let store = RedisStore::start(&near);
+    let store = RedisStore::start(&near).unwrap();
     call_until_it_succeeds(&store).await;
     for _ in 0..100 {
         call(&store).await.unwrap();

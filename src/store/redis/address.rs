@@ -1,18 +1,81 @@
+//! Where a Redis is: what `--redis-url` says.
+
 use std::fmt;
+use std::path::PathBuf;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo};
 
-/// Where a Redis is, and who we are to it. Neither `Display` nor `Debug` shows the password.
-#[derive(Clone)]
+use super::login::{Credentials, Login};
+use crate::percent;
+
+const REDIS_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// Where a Redis is, and who we are to it. Neither `Display` nor `Debug` shows the login.
+#[derive(Clone, PartialEq, Eq)]
 pub struct RedisAddress {
-    info: ConnectionInfo,
-    database: i64,
+    pub(super) topology: Topology,
+    /// The number of the database; a new connection has 0.
+    pub(super) database: u32,
+    login: Option<Login>,
 }
 
-/// Why a text is not the URL of a Redis. The text is not repeated, because a password may be anywhere in it.
+/// How its servers belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisKind {
+    /// One server, or one address behind which there is always the primary.
+    Single,
+    /// A primary with replicas, and Sentinels that say which one is the primary.
+    Sentinel,
+    /// Several primaries, each with a part of the keys.
+    Cluster,
+}
+
+/// The servers that we are told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Topology {
+    Single(Server),
+    Sentinel {
+        sentinels: Vec<Server>,
+        /// The name that the Sentinels have for a primary and its replicas.
+        service: String,
+    },
+    /// Any of its servers; they know the others.
+    Cluster(Vec<Server>),
+}
+
+/// A server that can be connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    Tcp { host: String, port: u16, is_tls: bool },
+    Socket(PathBuf),
+}
+
+impl Server {
+    /// Another one, which is spoken to as this one is.
+    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Self {
+        Self::Tcp { host: host.to_owned(), port, is_tls: self.is_tls() }
+    }
+
+    pub(super) fn host(&self) -> &str {
+        match self {
+            Self::Tcp { host, .. } => host,
+            Self::Socket(_) => "",
+        }
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self, Self::Tcp { is_tls: true, .. })
+    }
+}
+
+/// Why a text is not the address of a Redis. The text is not repeated, because a password may be anywhere in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error("this is no URL of a Redis: give redis://HOST:PORT, rediss://HOST:PORT for TLS, or unix:///PATH")]
+    #[error(
+        "this is no URL of a Redis: give redis://HOST:PORT, rediss://HOST:PORT for TLS, unix:///PATH, \
+         redis-sentinel://HOST:PORT,HOST:PORT/SERVICE or redis-cluster://HOST:PORT,HOST:PORT"
+    )]
     Scheme,
     #[error(
         "it cannot be read: give SCHEME://USER:PASSWORD@HOST:PORT/DATABASE, with all special characters of user and \
@@ -27,76 +90,249 @@ pub enum AddressError {
     UserWithoutPassword,
     #[error("0.0.0.0 and [::] are no address to connect to: give that of the Redis, such as 127.0.0.1")]
     Wildcard,
+    #[error("its database is no number: give /0 to /15 or what your Redis has, or nothing")]
+    Database,
+    #[error(
+        "it names several servers: give redis-sentinel://HOST:PORT,HOST:PORT/SERVICE for Sentinels, or \
+         redis-cluster://HOST:PORT,HOST:PORT for a Cluster; or --redis-type with a list that has no scheme"
+    )]
+    Several,
+    #[error(
+        "the Sentinels' name for the primary is missing, or has other characters than letters, digits, . - and _: \
+         give redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, or SERVICE,HOST:PORT,HOST:PORT with --redis-type sentinel"
+    )]
+    Service,
+    #[error("a list cannot be read: give HOST:PORT,HOST:PORT with no login in it, and that in --redis-auth-file")]
+    List,
+    #[error("its scheme says something else than --redis-type: give one of them")]
+    Kind,
+}
+
+/// What was written, before it is known what kind of list it is.
+#[derive(Clone, Debug)]
+pub enum RedisUrl {
+    Complete(RedisAddress),
+    /// With commas between, as in the settings of envoyproxy/ratelimit.
+    List(Vec<String>),
+}
+
+impl RedisUrl {
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if text.contains("://") {
+            return Ok(Self::Complete(RedisAddress::parse(text)?));
+        }
+        let items: Vec<String> = text.split(',').map(|item| item.trim().to_owned()).collect();
+        if text.is_empty() || text.starts_with('/') {
+            return Err(AddressError::Scheme);
+        }
+        if items.iter().any(|item| item.is_empty() || item.ends_with(':') || item.contains(['@', '/', '?', '#'])) {
+            return Err(AddressError::List);
+        }
+        Ok(Self::List(items))
+    }
+
+    /// Takes a list for one of this kind. Of a URL the scheme says the kind, and whether it is TLS.
+    pub fn address(self, kind: Option<RedisKind>, is_tls: bool) -> Result<RedisAddress, AddressError> {
+        let items = match self {
+            Self::Complete(address) if kind.is_none_or(|kind| kind == address.kind()) => return Ok(address),
+            Self::Complete(_) => return Err(AddressError::Kind),
+            Self::List(items) => items,
+        };
+        let topology = match (kind.unwrap_or(RedisKind::Single), &items[..]) {
+            (RedisKind::Single, [item]) => Topology::Single(server(item, REDIS_PORT, is_tls)?),
+            (RedisKind::Single, _) => return Err(AddressError::Several),
+            (RedisKind::Sentinel, [service, items @ ..]) if !items.is_empty() => Topology::Sentinel {
+                sentinels: servers(items, SENTINEL_PORT, is_tls)?,
+                service: service_name(service)?,
+            },
+            (RedisKind::Sentinel, _) => return Err(AddressError::Service),
+            (RedisKind::Cluster, items) => Topology::Cluster(servers(items, REDIS_PORT, is_tls)?),
+        };
+        Ok(RedisAddress { topology, database: 0, login: None })
+    }
 }
 
 impl RedisAddress {
+    /// Reads a URL.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
-        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-        let is_socket = match scheme {
-            "redis" | "rediss" => false,
-            "unix" | "redis+unix" => true,
+        let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
+        if matches!(scheme, "unix" | "redis+unix") {
+            return Self::of_socket(text);
+        }
+        let (kind, is_tls) = match scheme {
+            "redis" => (RedisKind::Single, false),
+            "rediss" => (RedisKind::Single, true),
+            "redis-sentinel" => (RedisKind::Sentinel, false),
+            "rediss-sentinel" => (RedisKind::Sentinel, true),
+            "redis-cluster" => (RedisKind::Cluster, false),
+            "rediss-cluster" => (RedisKind::Cluster, true),
             _ => return Err(AddressError::Scheme),
         };
+        // A password that is not escaped may have these, and then all that follows means something else.
+        if rest.contains('#') {
+            return Err(AddressError::Fragment);
+        }
+        if rest.contains('?') {
+            return Err(AddressError::Query);
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if path.contains('@') {
+            return Err(AddressError::Unreadable);
+        }
+        let (user_info, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let login = login(user_info)?;
+        let items: Vec<&str> = hosts.split(',').collect();
+        let (topology, database) = match (kind, &items[..]) {
+            (RedisKind::Single, [item]) => (Topology::Single(server(item, REDIS_PORT, is_tls)?), path),
+            (RedisKind::Single, _) => return Err(AddressError::Several),
+            (RedisKind::Sentinel, items) => {
+                let (service, database) = path.split_once('/').unwrap_or((path, ""));
+                let (sentinels, service) = (servers(items, SENTINEL_PORT, is_tls)?, service_name(service)?);
+                (Topology::Sentinel { sentinels, service }, database)
+            }
+            (RedisKind::Cluster, items) => (Topology::Cluster(servers(items, REDIS_PORT, is_tls)?), path),
+        };
+        Ok(Self { topology, database: database_number(database)?, login })
+    }
+
+    fn of_socket(text: &str) -> Result<Self, AddressError> {
         let url = redis::parse_redis_url(text).ok_or(AddressError::Unreadable)?;
         if url.fragment().is_some() {
             return Err(AddressError::Fragment);
         }
-        let is_known = |name: &str| is_socket && matches!(name, "db" | "user" | "pass");
-        if url.query_pairs().any(|(name, _)| !is_known(&name)) {
+        if url.query_pairs().any(|(name, _)| !matches!(&*name, "db" | "user" | "pass")) {
             return Err(AddressError::Query);
         }
-        if matches!(url.host_str(), Some("0.0.0.0" | "[::]")) {
-            return Err(AddressError::Wildcard);
-        }
         let info = url.into_connection_info().map_err(|_| AddressError::Unreadable)?;
-        let identity = info.redis_settings();
-        // The client would not log in at all.
-        if identity.username().is_some() && identity.password().is_none() {
-            return Err(AddressError::UserWithoutPassword);
+        let ConnectionAddr::Unix(path) = info.addr() else { return Err(AddressError::Unreadable) };
+        let settings = info.redis_settings();
+        let login = match (settings.username(), settings.password()) {
+            (None, None) => None,
+            (Some(_), None) => return Err(AddressError::UserWithoutPassword),
+            (user, Some(password)) => Some(Login { user: user.map(str::to_owned), password: password.to_owned() }),
+        };
+        let database = u32::try_from(settings.db()).map_err(|_| AddressError::Database)?;
+        Ok(Self { topology: Topology::Single(Server::Socket(path.clone())), database, login })
+    }
+
+    #[must_use]
+    pub fn kind(&self) -> RedisKind {
+        match self.topology {
+            Topology::Single(_) => RedisKind::Single,
+            Topology::Sentinel { .. } => RedisKind::Sentinel,
+            Topology::Cluster(_) => RedisKind::Cluster,
         }
-        let database = identity.db();
-        // The client forgets why a database was not selected, so we select it ourselves.
-        let identity = identity.clone().set_db(0).set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-        Ok(Self { info: info.set_redis_settings(identity), database })
     }
 
-    pub(super) fn server(&self) -> &ConnectionAddr {
-        self.info.addr()
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        match &self.topology {
+            Topology::Single(server) => server.is_tls(),
+            Topology::Sentinel { sentinels: servers, .. } | Topology::Cluster(servers) => {
+                servers.iter().any(Server::is_tls)
+            }
+        }
     }
 
-    /// The number of the database; a new connection has 0.
-    pub(super) fn database(&self) -> i64 {
-        self.database
+    /// Whether the URL has a login.
+    #[must_use]
+    pub fn has_login(&self) -> bool {
+        self.login.is_some()
     }
 
-    /// User, password, and what we call ourselves.
-    pub(super) fn identity(&self) -> &redis::RedisConnectionInfo {
-        self.info.redis_settings()
+    /// The user and the password that the URL has.
+    pub(super) fn credentials(&self) -> Credentials {
+        self.login.clone().map_or(Credentials::None, |login| Credentials::Given { login, setting: "--redis-url" })
     }
+}
 
-    /// Whether a text tells the password.
-    pub(super) fn password_is_in(&self, text: &str) -> bool {
-        self.identity().password().is_some_and(|password| !password.is_empty() && text.contains(password))
+/// Reads the user and the password of a URL.
+fn login(user_info: &str) -> Result<Option<Login>, AddressError> {
+    let decoded = |text: &str| {
+        let bytes = percent::decode(text).map_err(|_| AddressError::Unreadable)?;
+        String::from_utf8(bytes).map_err(|_| AddressError::Unreadable)
+    };
+    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+    match (decoded(user)?, decoded(password)?) {
+        (user, password) if password.is_empty() && user.is_empty() => Ok(None),
+        (_, password) if password.is_empty() => Err(AddressError::UserWithoutPassword),
+        (user, password) => Ok(Some(Login { user: (!user.is_empty()).then_some(user), password })),
+    }
+}
+
+fn servers(items: &[impl AsRef<str>], default_port: u16, is_tls: bool) -> Result<Vec<Server>, AddressError> {
+    items.iter().map(|item| server(item.as_ref(), default_port, is_tls)).collect()
+}
+
+/// Reads `HOST` or `HOST:PORT`.
+fn server(text: &str, default_port: u16, is_tls: bool) -> Result<Server, AddressError> {
+    let url = redis::parse_redis_url(&format!("redis://{text}")).ok_or(AddressError::Unreadable)?;
+    let host = url.host_str().filter(|host| !host.contains('%')).ok_or(AddressError::Unreadable)?;
+    if matches!(host, "0.0.0.0" | "[::]") {
+        return Err(AddressError::Wildcard);
+    }
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    match url.port().unwrap_or(default_port) {
+        0 => Err(AddressError::Unreadable),
+        port => Ok(Server::Tcp { host, port, is_tls }),
+    }
+}
+
+/// A name that Sentinels can have for a primary.
+fn service_name(text: &str) -> Result<String, AddressError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_name = !text.is_empty() && text.bytes().all(is_allowed);
+    if is_name { Ok(text.to_owned()) } else { Err(AddressError::Service) }
+}
+
+fn database_number(text: &str) -> Result<u32, AddressError> {
+    if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| AddressError::Database) }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { is_tls: false, .. } => write!(f, "redis://")?,
+            Self::Tcp { is_tls: true, .. } => write!(f, "rediss://")?,
+            Self::Socket(path) => return write!(f, "unix://{}", path.display()),
+        }
+        write_place(self, f)
+    }
+}
+
+/// Host and port. An IPv6 address has brackets in a URL.
+fn write_place(server: &Server, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match server {
+        Server::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
+        Server::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+        Server::Socket(path) => write!(f, "{}", path.display()),
     }
 }
 
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.server() {
-            ConnectionAddr::Tcp(host, port) => write!(f, "redis://{}:{port}", in_url(host))?,
-            ConnectionAddr::TcpTls { host, port, .. } => write!(f, "rediss://{}:{port}", in_url(host))?,
-            other => write!(f, "unix://{other}")?,
+        let list = |kind: &str, servers: &[Server], f: &mut fmt::Formatter<'_>| {
+            let scheme = if self.is_tls() { "rediss" } else { "redis" };
+            write!(f, "{scheme}-{kind}://")?;
+            for (index, server) in servers.iter().enumerate() {
+                f.write_str(if index == 0 { "" } else { "," })?;
+                write_place(server, f)?;
+            }
+            Ok(())
+        };
+        match &self.topology {
+            Topology::Single(server) => write!(f, "{server}")?,
+            Topology::Sentinel { sentinels, service } => {
+                list("sentinel", sentinels, f)?;
+                write!(f, "/{service}")?;
+            }
+            Topology::Cluster(seeds) => list("cluster", seeds, f)?,
         }
         match self.database {
             0 => Ok(()),
             database => write!(f, " database {database}"),
         }
     }
-}
-
-/// An IPv6 address has brackets in a URL.
-fn in_url(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 impl fmt::Debug for RedisAddress {
@@ -106,63 +342,4 @@ impl fmt::Debug for RedisAddress {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<String, AddressError> {
-        RedisAddress::parse(text).map(|address| address.to_string())
-    }
-
-    #[test]
-    fn an_address_is_shown_without_user_and_password() {
-        for (text, shown) in [
-            ("redis://localhost", "redis://localhost:6379"),
-            ("redis://10.0.0.1:7000/3", "redis://10.0.0.1:7000 database 3"),
-            ("redis://:secret@redis:7000", "redis://redis:7000"),
-            ("redis://user:se%40cret@[::1]:7000/", "redis://[::1]:7000"),
-            ("rediss://user:secret@redis.example", "rediss://redis.example:6379"),
-            ("unix:///run/redis/socket", "unix:///run/redis/socket"),
-            ("redis+unix:///run/redis?db=2&user=me&pass=secret", "unix:///run/redis database 2"),
-        ] {
-            assert_eq!(read(text).as_deref(), Ok(shown), "{text}");
-            let debug = format!("{:?}", RedisAddress::parse(text).unwrap());
-            assert!(!debug.contains("cret"), "{debug}");
-        }
-    }
-
-    #[test]
-    fn user_password_and_database_are_those_of_the_url() {
-        let address = RedisAddress::parse("redis://me:se%40cret@redis/5").unwrap();
-        let identity = address.identity();
-        assert_eq!((identity.username(), identity.password(), address.database()), (Some("me"), Some("se@cret"), 5));
-        assert!(address.password_is_in("it is se@cret") && !address.password_is_in("it is not"));
-    }
-
-    #[test]
-    fn a_wrong_url_is_told_what_to_write() {
-        use AddressError::{Fragment, Query, Scheme, Unreadable, UserWithoutPassword, Wildcard};
-        for (text, fault) in [
-            ("", Scheme),
-            ("localhost:6379", Scheme),
-            ("http://localhost", Scheme),
-            ("valkey://localhost", Scheme),
-            ("redis:", Unreadable),
-            ("redis://", Unreadable),
-            ("redis://localhost:99999", Unreadable),
-            ("redis://localhost/first", Unreadable),
-            ("redis://:pass/word@localhost", Unreadable),
-            ("redis://:pass#word@localhost", Unreadable),
-            ("redis://user:1#2@localhost", Fragment),
-            ("rediss://localhost/#insecure", Fragment),
-            ("redis://user:1?2@localhost", Query),
-            ("redis://localhost?protocol=resp3", Query),
-            ("unix:///socket?password=x", Query),
-            ("redis://secret@localhost", UserWithoutPassword),
-            ("redis://0.0.0.0", Wildcard),
-            ("redis://[::]:6379", Wildcard),
-            ("unix://socket", Unreadable),
-        ] {
-            assert_eq!(read(text), Err(fault), "{text}");
-        }
-    }
-}
+mod tests;

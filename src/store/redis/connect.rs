@@ -1,33 +1,45 @@
+use std::future;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerError, Value};
+use redis::{ServerError, Value};
+use tokio::select;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tracing::debug;
+use tracing::{debug, info, warn};
 
-use super::address::RedisAddress;
+use super::address::Server;
+use super::door::{Door, Entered};
 use super::script::PreparedScript;
-use super::{eviction, fault, stream};
+use super::sentinel::Sentinels;
+use super::{eviction, fault};
 use crate::store::StoreError;
 
-/// So many commands can be waiting to be written before the next one has to wait for a place. They take their places in
-/// order, so this only bounds memory.
-const MOST_WAITING: usize = 16_384;
-
-/// Opens connections to one Redis.
+/// Opens connections that calls are made on.
 #[derive(Debug)]
 pub(super) struct Connector {
-    pub(super) address: RedisAddress,
-    /// For everything from the name of the host to the scripts.
-    pub(super) timeout: Duration,
+    pub(super) target: Target,
+    pub(super) door: Door,
+    pub(super) database: u32,
     pub(super) scripts: Vec<Arc<PreparedScript>>,
+}
+
+/// The server to connect to.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// One that must be a primary.
+    Primary(Server),
+    /// The one that the Sentinels say is the primary.
+    Elected(Sentinels),
+    /// One of a Cluster. It says itself which keys are not its own.
+    Member(Server),
 }
 
 /// A connection that is ready for calls.
 #[derive(Debug)]
 pub(super) struct Opened {
+    pub(super) server: Server,
     pub(super) connection: MultiplexedConnection,
     /// Moves the bytes. It ends when the connection does; dropped, it ends the connection.
     pub(super) driver: JoinSet<()>,
@@ -37,87 +49,103 @@ pub(super) struct Opened {
 
 impl Connector {
     /// Nothing that this sends matters if it is lost.
-    pub(super) async fn open(&self) -> Result<Opened, StoreError> {
-        match timeout(self.timeout, self.open_unbounded()).await {
+    pub(super) async fn open(&mut self) -> Result<Opened, StoreError> {
+        let bound = self.door.timeout;
+        match timeout(bound, self.open_unbounded()).await {
             Ok(opened) => opened,
-            Err(_) => Err(self.unreachable(&format!("no connection within {:?}", self.timeout))),
+            Err(_) => Err(StoreError::Unreachable(format!("{}: no connection within {bound:?}", self.target))),
         }
     }
 
-    async fn open_unbounded(&self) -> Result<Opened, StoreError> {
-        let stream = stream::open(self.address.server()).await.map_err(|error| self.unreachable(&error))?;
-        // Who calls bounds each call, and must know when the bound was reached.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(MOST_WAITING);
-        let identity = self.address.identity();
-        let (mut connection, bytes_mover) = MultiplexedConnection::new_with_config(identity, stream, config)
-            .await
-            .map_err(|error| self.not_let_in(&error))?;
-        let mut driver = JoinSet::new();
-        driver.spawn(bytes_mover);
+    /// Keeps a connection to a server what it was when it was opened: one to the primary, under the login that counts.
+    /// Returns why it can no longer be used.
+    pub(super) async fn outlive(&mut self, server: &Server, mut connection: MultiplexedConnection) -> String {
+        let Self { target, door, .. } = self;
+        let mut moved = pin!(async {
+            match target {
+                Target::Elected(sentinels) => sentinels.moved_from(server).await,
+                Target::Primary(_) | Target::Member(_) => future::pending().await,
+            }
+        });
+        loop {
+            select! {
+                primary = &mut moved => return format!("the Sentinels have made {primary} the primary"),
+                () = door.login.changed() => match door.show_login(&mut connection).await {
+                    Ok(()) => info!("logged in to {server} anew"),
+                    Err(cause) => warn!("{server} does not take the new login, and the old one is kept: {cause}"),
+                }
+            }
+        }
+    }
 
-        if self.address.database() != 0 {
-            let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.address.database())).await;
-            if let Value::ServerError(error) = selected.map_err(|error| self.unreachable(&error))? {
-                return Err(self.not_selected(&error));
+    async fn open_unbounded(&mut self) -> Result<Opened, StoreError> {
+        let server = match &mut self.target {
+            Target::Primary(server) | Target::Member(server) => server.clone(),
+            Target::Elected(sentinels) => sentinels.primary().await?,
+        };
+        let Entered { mut connection, driver } = self.door.enter(&server).await?;
+        if self.database != 0 {
+            let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.database)).await;
+            if let Value::ServerError(error) = selected.map_err(|error| self.door.unreachable(&server, &error))? {
+                return Err(self.not_selected(&server, &error));
             }
         }
         let mut setup = redis::pipe();
+        setup.cmd("ROLE");
         for script in &self.scripts {
             setup.add_command(script.load());
         }
         setup.cmd("CONFIG").arg("GET").arg("maxmemory*");
-        let replies =
-            connection.send_packed_commands(&setup, 0, setup.len()).await.map_err(|error| self.unreachable(&error))?;
+        let replies = connection
+            .send_packed_commands(&setup, 0, setup.len())
+            .await
+            .map_err(|error| self.door.unreachable(&server, &error))?;
         for reply in &replies {
             if let Value::ServerError(error) = reply {
-                self.check(error)?;
+                self.check(&server, error)?;
             }
         }
+        if !matches!(self.target, Target::Member(_)) && replies.first().is_some_and(is_replica) {
+            let cause = "it is a read-only replica, and the primary is wanted";
+            return Err(self.door.told(&server, StoreError::Misrouted, cause));
+        }
         let eviction = replies.last().and_then(eviction::policy_that_evicts);
-        Ok(Opened { connection, driver, eviction })
+        Ok(Opened { server, connection, driver, eviction })
     }
 
-    /// Whether we can go on although the server does not keep a script, or does not tell its settings. Managed services
-    /// forbid both, and a server that is loading does neither yet; scripts also go with the calls.
-    fn check(&self, error: &ServerError) -> Result<(), StoreError> {
+    /// Whether we can go on although the server does not keep a script, or does not tell its role or its settings. Managed
+    /// services forbid some of it, and a server that is loading does nothing yet; scripts also go with the calls.
+    fn check(&self, server: &Server, error: &ServerError) -> Result<(), StoreError> {
         let is_full = error.details().is_some_and(|details| details.starts_with("max number of clients"));
         if is_full || error.code() == "NOAUTH" {
-            return Err(self.refused(&fault::in_words(error)));
+            return Err(self.door.refused(server, error));
         }
-        debug!("{} does not prepare for calls: {}", self.address, fault::in_words(error));
+        debug!("{server} does not prepare for calls: {}", fault::in_words(error));
         Ok(())
     }
 
-    fn not_selected(&self, error: &ServerError) -> StoreError {
-        let words = fault::in_words(error);
-        match error.code() {
-            "NOAUTH" => self.refused(&words),
-            _ => self.refused(&format!("{words}; the database is the number at the end of --redis-url")),
+    fn not_selected(&self, server: &Server, error: &ServerError) -> StoreError {
+        if error.code() == "NOAUTH" {
+            return self.door.refused(server, error);
         }
+        let cause = format!("{}; the database is the number at the end of --redis-url", fault::in_words(error));
+        self.door.told(server, StoreError::Refused, &cause)
     }
+}
 
-    fn not_let_in(&self, error: &RedisError) -> StoreError {
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                self.refused("the user or the password is wrong; correct them in --redis-url")
-            }
-            _ => self.unreachable(error),
+/// Whether the answer to `ROLE` is a replica's.
+fn is_replica(role: &Value) -> bool {
+    match role {
+        Value::Array(parts) => matches!(parts.first(), Some(Value::BulkString(name)) if name == b"slave"),
+        _ => false,
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Primary(server) | Self::Member(server) => server.fmt(f),
+            Self::Elected(sentinels) => sentinels.fmt(f),
         }
-    }
-
-    fn unreachable(&self, cause: &impl ToString) -> StoreError {
-        StoreError::Unreachable(self.named(&cause.to_string()))
-    }
-
-    fn refused(&self, cause: &str) -> StoreError {
-        StoreError::Refused(self.named(cause))
-    }
-
-    /// A cause with the server's address. Some servers repeat what they were sent, and that may have been the password.
-    fn named(&self, cause: &str) -> String {
-        if self.address.password_is_in(cause) {
-            return format!("{}: the server's answer has the password in it, and is not shown", self.address);
-        }
-        format!("{}: {}", self.address, fault::one_line(cause))
     }
 }

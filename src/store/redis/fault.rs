@@ -43,7 +43,7 @@ pub(super) fn is_read_only(error: &ServerError) -> bool {
 
 /// The word that says what kind of error it is. Before version 7, Redis wraps an error that a script meets:
 /// `ERR Error running script (call to f_…): @user_script:4: @user_script: 4: -READONLY You can't write…`.
-fn code(error: &ServerError) -> &str {
+pub(super) fn code(error: &ServerError) -> &str {
     let wrapped = error.details().filter(|details| details.starts_with("Error running script"));
     match wrapped.and_then(|details| details.rsplit_once(": -")) {
         Some((_, met)) => met.split(' ').next().unwrap_or_default(),
@@ -52,12 +52,12 @@ fn code(error: &ServerError) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use redis::Value;
 
     use super::*;
 
-    fn server_error(line: &str) -> ServerError {
+    pub(in super::super) fn server_error(line: &str) -> ServerError {
         match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
             Ok(Value::ServerError(error)) => error,
             other => panic!("{line} is read as {other:?}"),

@@ -6,8 +6,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::link::Link;
-use super::script::PreparedScript;
+use super::route::Route;
+use super::script::{Invocation, PreparedScript};
 use crate::random;
 use crate::store::StoreError;
 
@@ -28,7 +28,7 @@ const REPORTS_OF_ALL: u32 = 5;
 /// by itself.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    link: Arc<Link>,
+    route: Arc<Route>,
     script: Arc<PreparedScript>,
     key: String,
     /// This replica among the others: 128 random bits.
@@ -37,9 +37,9 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn new(link: Arc<Link>, script: Arc<PreparedScript>, key: String) -> Self {
+    pub(super) fn new(route: Arc<Route>, script: Arc<PreparedScript>, key: String) -> Self {
         let name = format!("{:016x}{:016x}", random::random_u64(), random::random_u64());
-        Self { link, script, key, name, replicas: watch::Sender::new(1) }
+        Self { route, script, key, name, replicas: watch::Sender::new(1) }
     }
 
     pub(super) fn replicas(&self) -> watch::Receiver<u32> {
@@ -49,7 +49,7 @@ impl Heartbeat {
     /// Reports until nobody keeps the connection any more.
     pub(super) async fn run(&self) {
         let (mut has_told, mut has_reported, mut doubtful) = (false, false, 0);
-        while self.link.wait_until_up().await {
+        while self.route.wait_until_up(&self.key).await {
             match self.report().await {
                 Ok(Report { replicas, is_new }) => {
                     // Who was forgotten is not the only one: until the others have reported themselves again, they count.
@@ -76,7 +76,7 @@ impl Heartbeat {
 
     /// Says that this replica is gone. It must not be reporting any more.
     pub(super) async fn leave(&self) {
-        if let Err(error) = self.link.command(redis::cmd("ZREM").arg(&self.key).arg(&self.name)).await {
+        if let Err(error) = self.route.command(&self.key, redis::cmd("ZREM").arg(&self.key).arg(&self.name)).await {
             debug!("the other replicas will miss this one in {LONGEST_SILENCE:?}: {error}");
         }
     }
@@ -87,7 +87,8 @@ impl Heartbeat {
 
     async fn report(&self) -> Result<Report, StoreError> {
         let arguments = [self.name.clone(), LONGEST_SILENCE.as_millis().to_string()];
-        let Value::Array(answer) = self.link.run(&self.script, &self.key, &arguments).await? else {
+        let report = Invocation { script: &self.script, key: &self.key, arguments: &arguments, is_asking: false };
+        let Value::Array(answer) = self.route.run(&report).await? else {
             return Err(StoreError::Malformed("the number of replicas is no number".to_owned()));
         };
         match answer[..] {

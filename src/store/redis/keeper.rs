@@ -25,30 +25,30 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) async fn run(self) {
-        let address = &self.connector.address;
+    pub(super) async fn run(mut self) {
         let mut down_since: Option<Instant> = None;
         let mut has_told_of_eviction = false;
         let mut backoff = Backoff::default();
         loop {
             let mut opened = self.connect(&mut backoff).await;
+            let server = opened.server.clone();
             match down_since {
-                None => info!("connected to {address}"),
-                Some(since) => info!("connected to {address} again, after {:.1} s", since.elapsed().as_secs_f64()),
+                None => info!("connected to {server}"),
+                Some(since) => info!("connected to {server} again, after {:.1} s", since.elapsed().as_secs_f64()),
             }
             if let Some(policy) = opened.eviction.take()
                 && !mem::replace(&mut has_told_of_eviction, true)
             {
                 warn!(
-                    "{address} may forget limits when its memory is full (maxmemory-policy {policy}), and lets up to \
-                     a burst more through for each; set maxmemory-policy to noeviction"
+                    "{server} may forget limits when its memory is full (maxmemory-policy {policy}), and lets up to a \
+                     burst more through for each; set maxmemory-policy to noeviction"
                 );
             }
 
             let up_since = Instant::now();
             let cause = self.serve(opened).await;
-            warn!("lost the connection to {address}: {cause}");
-            self.state.send_replace(LinkState::Down(StoreError::Unreachable(format!("{address}: {cause}"))));
+            warn!("lost the connection to {server}: {cause}");
+            self.state.send_replace(LinkState::Down(StoreError::Unreachable(format!("{server}: {cause}"))));
             down_since = Some(Instant::now());
             // One that breaks at once is no better than one that cannot be opened.
             if up_since.elapsed() >= LASTING {
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// Tries until there is a connection. What hinders it is told once, and again if it is of another kind.
-    async fn connect(&self, backoff: &mut Backoff) -> Opened {
+    async fn connect(&mut self, backoff: &mut Backoff) -> Opened {
         let mut told = None;
         loop {
             sleep(backoff.next()).await;
@@ -75,19 +75,18 @@ impl Keeper {
         }
     }
 
-    /// Lets calls have a connection until it breaks, and says why it did.
-    async fn serve(&self, opened: Opened) -> String {
-        let Opened { connection, mut driver, .. } = opened;
-        let (connection, cause_to_give_up) = Connection::new(connection, self.call_bound);
+    /// Lets calls have a connection until it breaks or another one is wanted, and says why.
+    async fn serve(&mut self, opened: Opened) -> String {
+        let Opened { server, connection: client, mut driver, .. } = opened;
+        let (connection, cause_to_give_up) = Connection::new(client.clone(), self.call_bound);
         let connection = Arc::new(connection);
         self.state.send_replace(LinkState::Up(Arc::clone(&connection)));
-        select! {
-            cause = cause_to_give_up => cause.unwrap_or_default(),
-            _ = driver.join_next() => {
-                let cause = "the server has closed it";
-                connection.give_up(cause);
-                cause.to_owned()
-            }
-        }
+        let cause = select! {
+            cause = cause_to_give_up => return cause.unwrap_or_default(),
+            _ = driver.join_next() => "the server has closed it".to_owned(),
+            cause = self.connector.outlive(&server, client) => cause,
+        };
+        connection.give_up(&cause);
+        cause
     }
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, ServerErrorKind, ToRedisArgs, Value};
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::fault;
-use super::script::PreparedScript;
+use super::redirect::Redirect;
+use super::script::Invocation;
 use crate::store::StoreError;
 
 /// The connection that all calls share, whichever it is at the moment.
@@ -17,13 +18,27 @@ use crate::store::StoreError;
 /// **A call whose fate is unknown is never sent again.** It is sent on the one connection that it has been given, by a
 /// client that does not repeat anything: [`MultiplexedConnection`] answers each command with what came back for it, or
 /// with an error once its connection has ended; it is the client's `ConnectionManager` and its client for a Cluster that
-/// try again, and neither is used here. The only command that follows another is the script's text after `NOSCRIPT`,
-/// which says that nothing ran.
+/// try again, and neither is used here. The only commands that follow another are the script's text after `NOSCRIPT`,
+/// which says that nothing ran; and in a Cluster the same to another server, when this one says that it is the other's.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) state: watch::Receiver<LinkState>,
     /// How long a call waits for a connection when there is none.
     pub(super) patience: Duration,
+}
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: StoreError,
+    /// Where in a Cluster it may have one. Nothing ran then.
+    pub(super) redirect: Option<Redirect>,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self { error, redirect: None }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -35,19 +50,30 @@ pub(super) enum LinkState {
 
 impl Link {
     /// Runs a script. If there is a connection, the first poll puts it on its way.
-    pub(super) async fn run(
-        &self,
-        script: &PreparedScript,
-        key: &str,
-        arguments: &[impl ToRedisArgs],
-    ) -> Result<Value, StoreError> {
-        self.connection().await?.run(script, key, arguments).await
+    pub(super) async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, Failure> {
+        self.connection().await?.run(invocation).await
     }
 
     /// Does a command.
-    pub(super) async fn command(&self, command: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn command(&self, command: &Cmd) -> Result<Value, Failure> {
         let connection = self.connection().await?;
         connection.bounded(connection.send(command)).await
+    }
+
+    /// Answers a question about the server itself, if there is a connection and it answers in time.
+    pub(super) async fn ask(&self, questions: &Pipeline, patience: Duration) -> Option<Vec<Value>> {
+        let mut client = self.state.borrow().usable()?.client.clone();
+        timeout(patience, client.send_packed_commands(questions, 0, questions.len())).await.ok()?.ok()
+    }
+
+    /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
+    pub(super) async fn tried(&self) {
+        // An error means that nothing will be tried any more.
+        drop(self.state.clone().changed().await);
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.state.borrow().usable().is_some()
     }
 
     /// Waits for a connection, however long it takes. False if there will never be one again.
@@ -118,21 +144,28 @@ impl Connection {
         self.give_up.lock().is_none()
     }
 
-    async fn run(
-        &self,
-        script: &PreparedScript,
-        key: &str,
-        arguments: &[impl ToRedisArgs],
-    ) -> Result<Value, StoreError> {
+    async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, Failure> {
         self.bounded(async {
-            match self.send(&script.by_hash(key, arguments)).await? {
+            match self.invoke(&invocation.by_hash(), invocation.is_asking).await? {
                 Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript) => {
-                    self.send(&script.by_text(key, arguments)).await
+                    self.invoke(&invocation.by_text(), invocation.is_asking).await
                 }
                 reply => Ok(reply),
             }
         })
         .await
+    }
+
+    async fn invoke(&self, command: &Cmd, is_asking: bool) -> RedisResult<Value> {
+        if !is_asking {
+            return self.send(command).await;
+        }
+        // It counts for the next command on the connection, and nobody else's may come between.
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let mut replies = self.client.clone().send_packed_commands(&pipeline, 1, 1).await?;
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
@@ -141,7 +174,7 @@ impl Connection {
         Ok(reply)
     }
 
-    async fn bounded(&self, exchange: impl Future<Output = RedisResult<Value>>) -> Result<Value, StoreError> {
+    async fn bounded(&self, exchange: impl Future<Output = RedisResult<Value>>) -> Result<Value, Failure> {
         let answers_before = self.answers.load(Ordering::Relaxed);
         match timeout(self.bound, exchange).await {
             Ok(Ok(Value::ServerError(error))) => {
@@ -149,20 +182,20 @@ impl Connection {
                     // The primary is elsewhere, and may be found under the same name.
                     self.give_up("the server is a read-only replica");
                 }
-                Err(fault::answered(&error))
+                Err(Failure { error: fault::answered(&error), redirect: Redirect::of(&error) })
             }
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => {
                 let cause = fault::one_line(&error.to_string());
                 self.give_up(&cause);
-                Err(StoreError::Lost(cause))
+                Err(StoreError::Lost(cause).into())
             }
             Err(_) => {
                 let cause = format!("no answer within {:?}", self.bound);
                 if self.answers.load(Ordering::Relaxed) == answers_before {
                     self.give_up(&cause);
                 }
-                Err(StoreError::Lost(cause))
+                Err(StoreError::Lost(cause).into())
             }
         }
     }

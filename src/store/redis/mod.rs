@@ -1,42 +1,61 @@
 //! The store in a Redis that all replicas share.
 //!
-//! `Keeper` keeps one connection open, on which all calls are made at once; `Link` is how calls find it. A bucket is
-//! one key, and a call is one script, so that each happens at one instant and any Cluster can hold the buckets.
+//! A bucket is one key, and a call is one script, so that each happens at one instant and any Cluster can hold the
+//! buckets. `Route` finds the server of a key: the only one, the primary that Sentinels name, or one of a Cluster. To each
+//! `Keeper` keeps one connection open, on which all calls are made at once; `Link` is how calls find it.
 
 mod address;
+mod background;
 mod backoff;
+mod cluster;
 mod connect;
+mod door;
 mod eviction;
 mod fault;
+mod gather;
 mod heartbeat;
 mod keeper;
 mod keys;
 mod link;
+mod login;
+mod node;
+mod redirect;
+mod route;
 mod script;
+mod sentinel;
 mod stream;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, unconstrained};
+use tokio::task::unconstrained;
 
-pub use address::{AddressError, RedisAddress};
+pub use address::{AddressError, RedisAddress, RedisKind, RedisUrl};
 pub use keys::{KeyPrefix, PrefixError};
+pub use login::{Credentials, Login, LoginError};
+pub use tls::TlsSettings;
 
-use self::connect::Connector;
+use self::background::BackgroundTask;
+use self::door::Door;
 use self::heartbeat::Heartbeat;
-use self::keeper::Keeper;
-use self::link::{Link, LinkState};
-use self::script::PreparedScript;
+use self::login::CurrentLogin;
+use self::node::Patience;
+use self::route::Route;
+use self::script::{Invocation, PreparedScript};
 use super::scripts::{self, Script};
-use super::{Store, StoreCall, StoreError, StoreFuture};
+use super::{Store, StoreCall, StoreFuture};
 
 /// What it takes to use a Redis.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     pub address: RedisAddress,
+    /// For the servers that hold keys. With none, the login of the address counts.
+    pub credentials: Credentials,
+    /// For the Sentinels, which have users of their own.
+    pub sentinel_credentials: Credentials,
+    pub tls: TlsSettings,
     /// How long a call waits for a connection when there is none. A decision waits no longer for its answer either, but
     /// that is up to the caller: see [`longest_call`](Self::longest_call).
     pub timeout: Duration,
@@ -45,7 +64,26 @@ pub struct RedisSettings {
     pub key_prefix: KeyPrefix,
 }
 
+/// A file that cannot be used. The text says which setting names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FileError(String);
+
 impl RedisSettings {
+    /// A Redis that is found there, with what is usual for the rest.
+    #[must_use]
+    pub fn at(address: RedisAddress, key_prefix: KeyPrefix) -> Self {
+        Self {
+            address,
+            credentials: Credentials::None,
+            sentinel_credentials: Credentials::None,
+            tls: TlsSettings::default(),
+            timeout: Duration::from_millis(10),
+            connect_timeout: Duration::from_millis(500),
+            key_prefix,
+        }
+    }
+
     /// How long a call that was sent is waited for. An answer that is too late for the request that asked still brings
     /// hits, so this is far longer than the timeout.
     #[must_use]
@@ -56,56 +94,56 @@ impl RedisSettings {
 
 /// The buckets in a Redis.
 ///
-/// Dropped, it closes its connection; [`stop`](Self::stop) also tells the other replicas.
+/// Dropped, it closes its connections; [`stop`](Self::stop) also tells the other replicas.
 #[derive(Debug)]
 pub struct RedisStore {
-    link: Arc<Link>,
+    route: Arc<Route>,
     key_prefix: KeyPrefix,
     token_bucket: Arc<PreparedScript>,
     fixed_window: Arc<PreparedScript>,
     heartbeat: Arc<Heartbeat>,
     heartbeat_task: BackgroundTask,
-    _keeper_task: BackgroundTask,
+    /// Follow the files that logins are in.
+    _logins: [BackgroundTask; 2],
 }
 
 impl RedisStore {
     /// Begins to connect, and returns at once: until there is a connection, calls fail as
-    /// [`Unreachable`](StoreError::Unreachable).
+    /// [`Unreachable`](super::StoreError::Unreachable).
+    ///
+    /// # Errors
+    ///
+    /// When a file that the settings name cannot be read or does not hold what it should.
     ///
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    #[must_use]
-    pub fn start(settings: &RedisSettings) -> Arc<Self> {
+    pub fn start(settings: &RedisSettings) -> Result<Arc<Self>, FileError> {
         let token_bucket = Arc::new(PreparedScript::new(Script::TokenBucket.text()));
         let fixed_window = Arc::new(PreparedScript::new(Script::FixedWindow.text()));
         let heartbeat_script = Arc::new(PreparedScript::new(heartbeat::SCRIPT));
-        let connector = Connector {
-            address: settings.address.clone(),
-            timeout: settings.connect_timeout,
-            scripts: [&token_bucket, &fixed_window, &heartbeat_script].map(Arc::clone).into(),
-        };
-        let not_yet = StoreError::Unreachable(format!("{}: not connected yet", settings.address));
-        let (state, link_state) = watch::channel(LinkState::Down(not_yet));
-        let keeper = Keeper { connector, call_bound: settings.longest_call(), state };
-        let link = Arc::new(Link { state: link_state, patience: settings.timeout });
+        let scripts = [&token_bucket, &fixed_window, &heartbeat_script].map(Arc::clone).into();
+
+        if settings.address.is_tls() {
+            settings.tls.config().map_err(FileError)?;
+        }
+        let of_address = settings.address.credentials();
+        let credentials = if settings.credentials == Credentials::None { &of_address } else { &settings.credentials };
+        let (login, login_task) = CurrentLogin::of(credentials).map_err(FileError)?;
+        let (sentinel_login, sentinel_login_task) =
+            CurrentLogin::of(&settings.sentinel_credentials).map_err(FileError)?;
+        let door = |login| Door { tls: settings.tls.clone(), login, timeout: settings.connect_timeout };
+        let patience = Patience { connection: settings.timeout, answer: settings.longest_call() };
+        let route = Arc::new(Route::start(&settings.address, door(login), &door(sentinel_login), scripts, patience));
 
         let key_prefix = settings.key_prefix.clone();
-        let heartbeat = Arc::new(Heartbeat::new(Arc::clone(&link), heartbeat_script, key_prefix.single("replicas")));
-        let keeper_task = BackgroundTask::spawn(keeper.run());
+        let heartbeat = Arc::new(Heartbeat::new(Arc::clone(&route), heartbeat_script, key_prefix.single("replicas")));
         let heartbeat_task = BackgroundTask::spawn({
             let heartbeat = Arc::clone(&heartbeat);
             async move { heartbeat.run().await }
         });
-        Arc::new(Self {
-            link,
-            key_prefix,
-            token_bucket,
-            fixed_window,
-            heartbeat,
-            heartbeat_task,
-            _keeper_task: keeper_task,
-        })
+        let logins = [BackgroundTask::spawn(login_task), BackgroundTask::spawn(sentinel_login_task)];
+        Ok(Arc::new(Self { route, key_prefix, token_bucket, fixed_window, heartbeat, heartbeat_task, _logins: logins }))
     }
 
     /// How many replicas use the same keys, this one included: as last heard, and 1 before anything was heard.
@@ -116,8 +154,7 @@ impl RedisStore {
 
     /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
     pub async fn tried(&self) {
-        // An error means that the store is closed, and nothing will be tried any more.
-        drop(self.link.state.clone().changed().await);
+        self.route.tried().await;
     }
 
     /// Tells the other replicas that this one is gone, if there is a connection. For the end of the process, after the
@@ -136,41 +173,16 @@ impl Store for RedisStore {
         });
         let key = self.key_prefix.bucket(&call.bucket);
         let arguments = scripts::arguments(call);
-        let link = Arc::clone(&self.link);
+        let route = Arc::clone(&self.route);
         // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
         // place there; another call could then overtake this one.
-        Box::pin(unconstrained(async move { scripts::reply(&link.run(&script, &key, &arguments).await?) }))
+        Box::pin(unconstrained(async move {
+            let call = Invocation { script: &script, key: &key, arguments: &arguments, is_asking: false };
+            scripts::reply(&route.run(&call).await?)
+        }))
     }
 
     fn key(&self, bucket: &str) -> String {
         self.key_prefix.bucket(bucket)
-    }
-}
-
-/// A task that ends when this is dropped.
-#[derive(Debug)]
-struct BackgroundTask(Mutex<Option<JoinHandle<()>>>);
-
-impl BackgroundTask {
-    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(Mutex::new(Some(tokio::spawn(task))))
-    }
-
-    /// Returns when it does nothing any more.
-    async fn end(&self) {
-        let task = self.0.lock().take();
-        if let Some(task) = task {
-            task.abort();
-            // That it was aborted is no news.
-            let _ = task.await;
-        }
-    }
-}
-
-impl Drop for BackgroundTask {
-    fn drop(&mut self) {
-        if let Some(task) = self.0.get_mut().take() {
-            task.abort();
-        }
     }
 }

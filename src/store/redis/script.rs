@@ -14,16 +14,6 @@ impl PreparedScript {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    /// The command that runs it if Redis has it.
-    pub(super) fn by_hash(&self, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
-        invocation("EVALSHA", &self.hash, key, arguments)
-    }
-
-    /// The command that runs it and makes Redis keep it.
-    pub(super) fn by_text(&self, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
-        invocation("EVAL", self.text, key, arguments)
-    }
-
     /// The command that makes Redis keep it.
     pub(super) fn load(&self) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
@@ -38,8 +28,30 @@ impl fmt::Debug for PreparedScript {
     }
 }
 
-fn invocation(name: &str, script: &str, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
-    let mut command = redis::cmd(name);
-    command.arg(script).arg(1).arg(key).arg(arguments);
-    command
+/// A script that is to run on one key.
+#[derive(Debug)]
+pub(super) struct Invocation<'a, A> {
+    pub(super) script: &'a PreparedScript,
+    pub(super) key: &'a str,
+    pub(super) arguments: &'a [A],
+    /// The server is told that it was named by the one that has the key's slot: in a Cluster whose slots move.
+    pub(super) is_asking: bool,
+}
+
+impl<A: ToRedisArgs> Invocation<'_, A> {
+    /// The command that runs it if Redis has it.
+    pub(super) fn by_hash(&self) -> Cmd {
+        self.command("EVALSHA", &self.script.hash)
+    }
+
+    /// The command that runs it and makes Redis keep it.
+    pub(super) fn by_text(&self) -> Cmd {
+        self.command("EVAL", self.script.text)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(1).arg(self.key).arg(self.arguments);
+        command
+    }
 }

@@ -8,7 +8,7 @@ use crate::harness::{command, run};
 fn a_wrong_url_is_told_what_to_write_and_not_repeated() {
     let folder = TempDir::new().unwrap();
     for (url, advice) in [
-        ("http://me:hunter2@redis", "give redis://HOST:PORT, rediss://HOST:PORT for TLS, or unix:///PATH"),
+        ("http://me:hunter2@redis", "give redis://HOST:PORT, rediss://HOST:PORT for TLS, unix:///PATH"),
         ("redis://hunter2@redis", "write USER:PASSWORD@HOST"),
         ("redis://me:hunter2/x@redis", "all special characters of user and password as in %40 for @"),
         ("redis://me:1#hunter2@redis", "write %23"),

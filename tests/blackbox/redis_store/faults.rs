@@ -55,9 +55,10 @@ async fn a_call_to_a_server_that_hangs_is_lost_and_the_connection_made_anew() {
     assert!(matches!(error, StoreError::Lost(_)), "{error:?}");
     let waited = begun.elapsed();
     assert!(waited >= LONGEST_CALL && waited < LONGEST_CALL + SLACK, "{waited:?}");
-    // The connection has been given up, and no other can be opened.
-    let error = call(&store).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
+    // The connection is given up, and no other can be opened. A report of the replica that was answered just before the
+    // server hung may have passed for its sign of life, but not twice.
+    let errors = [call(&store).await.unwrap_err(), call(&store).await.unwrap_err()];
+    assert!(matches!(errors[1], StoreError::Unreachable(_)), "{errors:?}");
     redis.resume();
     call_until_it_succeeds(&store).await;
 }
@@ -237,7 +238,7 @@ async fn a_user_with_few_rights_suffices() {
     let denied: Vec<String> =
         redis.command::<Vec<redis::Value>>(&["ACL", "LOG"]).into_iter().map(|entry| format!("{entry:?}")).collect();
     // It does without these.
-    let dispensable = ["script|load", "config|get", "client|setinfo"];
+    let dispensable = ["role", "script|load", "config|get", "client|setinfo"];
     assert!(denied.iter().all(|entry| dispensable.iter().any(|command| entry.contains(command))), "{denied:?}");
 }
 

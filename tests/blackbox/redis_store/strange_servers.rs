@@ -52,9 +52,10 @@ async fn answer(mut stream: TcpStream, answers: &'static [&'static [u8]]) {
     while matches!(stream.read(&mut buffer).await, Ok(1..)) {}
 }
 
-/// What a Redis answers to the client's name, and then to three scripts and the question for its settings.
+/// What a Redis answers to the client's name, and then to the question for its role, to three scripts, and to the question
+/// for its settings.
 const HELLO: &[u8] = b"+OK\r\n+OK\r\n";
-const SETUP: &[u8] = b"+a\r\n+b\r\n+c\r\n*0\r\n";
+const SETUP: &[u8] = b"*1\r\n$6\r\nmaster\r\n+a\r\n+b\r\n+c\r\n*0\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_redis_is_an_error_and_no_more() {

@@ -1,0 +1,296 @@
+//! Where the buckets are that replicas share.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum, value_parser};
+use rustls::pki_types::ServerName;
+
+use super::{duration, switch};
+use crate::policy::FailureMode;
+use crate::store::redis::{Credentials, KeyPrefix, Login, RedisKind, RedisSettings, RedisUrl, TlsSettings};
+
+/// Where the buckets are that replicas share.
+#[derive(Args, Clone, Debug)]
+pub struct StoreSettings {
+    /// Redis in which all replicas share their limits: `redis://HOST:PORT`, `unix:///PATH`,
+    /// `redis-sentinel://HOST:PORT,HOST:PORT/SERVICE`, `redis-cluster://HOST:PORT,HOST:PORT`, each with
+    /// `USER:PASSWORD@` before its hosts; `rediss…` for TLS; or a list for --redis-type [default: none, each replica
+    /// counts alone]
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        value_parser = Secret("--redis-url", RedisUrl::parse)
+    )]
+    pub redis_url: Option<RedisUrl>,
+
+    /// What a --redis-url without a scheme is: `single` HOST:PORT, `sentinel` SERVICE,HOST:PORT,HOST:PORT, `cluster`
+    /// HOST:PORT,HOST:PORT [default: single]
+    #[arg(long, env = "COMPORTA_REDIS_TYPE", value_name = "TYPE", value_enum, ignore_case = true)]
+    pub redis_type: Option<RedisKind>,
+
+    /// The login for Redis, as PASSWORD, USER:PASSWORD, or :PASSWORD for one with a colon in it. Better in the
+    /// environment, or in a file: everybody on the machine can read flags
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_AUTH",
+        hide_env_values = true,
+        value_name = "LOGIN",
+        conflicts_with = "redis_auth_file",
+        value_parser = Secret("--redis-auth", Login::parse)
+    )]
+    pub redis_auth: Option<Login>,
+
+    /// File with the login for Redis, one line as in --redis-auth; when it changes, the new one counts
+    #[arg(long, env = "COMPORTA_REDIS_AUTH_FILE", value_name = "FILE")]
+    pub redis_auth_file: Option<PathBuf>,
+
+    /// The login for the Sentinels, as in --redis-auth
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_SENTINEL_AUTH",
+        hide_env_values = true,
+        value_name = "LOGIN",
+        conflicts_with = "redis_sentinel_auth_file",
+        value_parser = Secret("--redis-sentinel-auth", Login::parse)
+    )]
+    pub redis_sentinel_auth: Option<Login>,
+
+    /// File with the login for the Sentinels; when it changes, the new one counts
+    #[arg(long, env = "COMPORTA_REDIS_SENTINEL_AUTH_FILE", value_name = "FILE")]
+    pub redis_sentinel_auth_file: Option<PathBuf>,
+
+    /// Speak TLS, if --redis-url has no scheme
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_TLS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        value_parser = switch
+    )]
+    pub redis_tls: bool,
+
+    /// File with the authorities of which one has signed the certificates of Redis, in the PEM format [default: those
+    /// that the machine trusts]
+    #[arg(long, env = "COMPORTA_REDIS_TLS_CA", value_name = "FILE")]
+    pub redis_tls_ca: Option<PathBuf>,
+
+    /// File with the certificate to show to Redis, and those above it, in the PEM format
+    #[arg(long, env = "COMPORTA_REDIS_TLS_CERT", value_name = "FILE", requires = "redis_tls_key")]
+    pub redis_tls_cert: Option<PathBuf>,
+
+    /// File with the key of --redis-tls-cert, in the PEM format
+    #[arg(long, env = "COMPORTA_REDIS_TLS_KEY", value_name = "FILE", requires = "redis_tls_cert")]
+    pub redis_tls_key: Option<PathBuf>,
+
+    /// The name that the certificates of Redis are for [default: the host that is connected to]
+    #[arg(long, env = "COMPORTA_REDIS_TLS_SERVER_NAME", value_name = "NAME", value_parser = server_name)]
+    pub redis_tls_server_name: Option<ServerName<'static>>,
+
+    /// The longest that a request waits for Redis
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10ms",
+        value_parser = duration
+    )]
+    pub redis_timeout: Duration,
+
+    /// The longest that connecting to Redis may take, from the name of the host to the login
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_CONNECT_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "500ms",
+        value_parser = duration
+    )]
+    pub redis_connect_timeout: Duration,
+
+    /// What all keys in Redis begin with; replicas share their limits if they have the same
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_KEY_PREFIX",
+        value_name = "TEXT",
+        default_value = "comporta:",
+        value_parser = KeyPrefix::new
+    )]
+    pub redis_key_prefix: KeyPrefix,
+
+    /// The longest time for which hits are borrowed from Redis ahead of need: longer costs fewer calls, and lets other
+    /// replicas wait for hits that are not used
+    #[arg(
+        long,
+        env = "COMPORTA_LEASE_HORIZON",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = duration
+    )]
+    pub lease_horizon: Duration,
+
+    /// Borrow more, in the background, when so many percent of what was borrowed are left, 1 to 99: more lets fewer
+    /// requests wait, and costs more calls
+    #[arg(
+        long,
+        env = "COMPORTA_LEASE_RENEW_AT",
+        value_name = "PERCENT",
+        default_value = "25",
+        value_parser = value_parser!(u8).range(1..=99)
+    )]
+    pub lease_renew_at: u8,
+
+    /// What limits do while Redis cannot be asked, if they do not say
+    #[arg(long, env = "COMPORTA_FAILURE_MODE", value_name = "MODE", value_enum, default_value_t = FailureMode::Local)]
+    pub failure_mode: FailureMode,
+
+    /// How many replicas share the limits [default: counted in Redis]
+    #[arg(long, env = "COMPORTA_REPLICAS", value_name = "COUNT", value_parser = value_parser!(u32).range(1..))]
+    pub replicas: Option<u32>,
+}
+
+impl StoreSettings {
+    /// How to use the Redis, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When two settings do not go together.
+    pub fn redis(&self) -> Result<Option<RedisSettings>, String> {
+        let Some(url) = self.redis_url.clone() else {
+            return match self.belongs_to_redis() {
+                Some(setting) => Err(format!("{setting} is of no use without --redis-url: give that, too")),
+                None => Ok(None),
+            };
+        };
+        let address = url.address(self.redis_type, self.redis_tls).map_err(|error| format!("--redis-url: {error}"))?;
+        if address.has_login()
+            && let Some(setting) = self.login_setting()
+        {
+            return Err(format!("--redis-url has a login, and {setting} is another: give one of them"));
+        }
+        if !address.is_tls()
+            && let Some(setting) = self.tls_setting()
+        {
+            return Err(format!(
+                "{setting} is of no use without TLS: write rediss in place of redis in --redis-url, or give --redis-tls \
+                 if it has no scheme"
+            ));
+        }
+        let is_sentinel = address.kind() == RedisKind::Sentinel;
+        if (self.redis_sentinel_auth.is_some() || self.redis_sentinel_auth_file.is_some()) && !is_sentinel {
+            return Err("--redis-sentinel-auth is of no use without Sentinels: see --redis-url".to_owned());
+        }
+        Ok(Some(RedisSettings {
+            address,
+            credentials: credentials((&self.redis_auth, "--redis-auth"), (&self.redis_auth_file, "--redis-auth-file")),
+            sentinel_credentials: credentials(
+                (&self.redis_sentinel_auth, "--redis-sentinel-auth"),
+                (&self.redis_sentinel_auth_file, "--redis-sentinel-auth-file"),
+            ),
+            tls: TlsSettings {
+                authorities: self.redis_tls_ca.clone(),
+                identity: self.redis_tls_cert.clone().zip(self.redis_tls_key.clone()),
+                server_name: self.redis_tls_server_name.clone(),
+            },
+            timeout: self.redis_timeout,
+            connect_timeout: self.redis_connect_timeout,
+            key_prefix: self.redis_key_prefix.clone(),
+        }))
+    }
+
+    /// A flag with a password, which everybody on the machine can read, if there is one.
+    #[must_use]
+    pub fn readable_secret(&self) -> Option<&'static str> {
+        let has_login = matches!(&self.redis_url, Some(RedisUrl::Complete(address)) if address.has_login());
+        let secrets = [
+            (has_login, "--redis-url", "COMPORTA_REDIS_URL"),
+            (self.redis_auth.is_some(), "--redis-auth", "COMPORTA_REDIS_AUTH"),
+            (self.redis_sentinel_auth.is_some(), "--redis-sentinel-auth", "COMPORTA_REDIS_SENTINEL_AUTH"),
+        ];
+        let readable = secrets.iter().find(|(is_given, _, variable)| *is_given && env::var_os(variable).is_none());
+        readable.map(|(_, flag, _)| *flag)
+    }
+
+    /// A setting that says something about a Redis.
+    fn belongs_to_redis(&self) -> Option<&'static str> {
+        let has_type = self.redis_type.is_some().then_some("--redis-type");
+        has_type.or_else(|| self.login_setting()).or_else(|| self.tls_setting())
+    }
+
+    fn login_setting(&self) -> Option<&'static str> {
+        match (&self.redis_auth, &self.redis_auth_file) {
+            (Some(_), _) => Some("--redis-auth"),
+            (None, Some(_)) => Some("--redis-auth-file"),
+            (None, None) => None,
+        }
+    }
+
+    fn tls_setting(&self) -> Option<&'static str> {
+        let files = [
+            (&self.redis_tls_ca, "--redis-tls-ca"),
+            (&self.redis_tls_cert, "--redis-tls-cert"),
+            (&self.redis_tls_key, "--redis-tls-key"),
+        ];
+        let has_name = self.redis_tls_server_name.is_some().then_some("--redis-tls-server-name");
+        files.iter().find(|(file, _)| file.is_some()).map(|(_, setting)| *setting).or(has_name)
+    }
+}
+
+/// A login that was given, or a file with one. Clap sees to it that it is not both.
+fn credentials(
+    (login, login_setting): (&Option<Login>, &'static str),
+    (file, file_setting): (&Option<PathBuf>, &'static str),
+) -> Credentials {
+    match (login, file) {
+        (Some(login), _) => Credentials::Given { login: login.clone(), setting: login_setting },
+        (None, Some(path)) => Credentials::File { path: path.clone(), setting: file_setting },
+        (None, None) => Credentials::None,
+    }
+}
+
+impl ValueEnum for RedisKind {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Single, Self::Sentinel, Self::Cluster]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Single => PossibleValue::new("single").help("HOST:PORT"),
+            Self::Sentinel => PossibleValue::new("sentinel").help("SERVICE,HOST:PORT,HOST:PORT"),
+            Self::Cluster => PossibleValue::new("cluster").help("HOST:PORT,HOST:PORT"),
+        })
+    }
+}
+
+/// Reads something secret: its flag, and how it is read. Other parsers have the value repeated when it is wrong.
+#[derive(Clone)]
+struct Secret<T, E>(&'static str, fn(&str) -> Result<T, E>);
+
+impl<T, E> TypedValueParser for Secret<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Display + Clone + Send + Sync + 'static,
+{
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        let Self(flag, read) = self;
+        read(&value.to_string_lossy()).map_err(|error| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}: {error}\n")).with_cmd(command)
+        })
+    }
+}
+
+/// Reads the name of a server.
+fn server_name(text: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(text.to_owned()).map_err(|_| "give a host name or an IP address".to_owned())
+}

@@ -1,0 +1,195 @@
+//! A Redis Cluster: every key belongs to one of 16,384 slots, and every slot to one primary.
+//!
+//! A call goes to the primary of its key's slot, on the connection that is kept to it; what happens to another primary
+//! does not touch it. Which slot is whose is asked for in the background, and learnt from the servers' redirects.
+
+mod map;
+mod slots;
+mod survey;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, ToRedisArgs, Value};
+use tokio::select;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use self::map::{Member, SlotMap};
+use self::survey::Surveyor;
+use super::address::Server;
+use super::background::BackgroundTask;
+use super::connect::{Connector, Target};
+use super::door::Door;
+use super::link::Failure;
+use super::node::{Node, Patience};
+use super::redirect::{Place, Redirect};
+use super::script::{Invocation, PreparedScript};
+use crate::store::StoreError;
+
+/// A call follows so many redirects. More would mean that the servers do not agree.
+const MOST_REDIRECTS: u32 = 5;
+
+/// How long a call waits whose key is on its way from one server to another.
+const WAY_OF_A_KEY: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+pub(super) struct Cluster {
+    known: Arc<Known>,
+    _survey: BackgroundTask,
+}
+
+/// What is known of a Cluster, for calls and for who keeps it up to date.
+#[derive(Debug)]
+struct Known {
+    map: watch::Sender<SlotMap>,
+    /// Told when the map may be wrong.
+    doubt: Notify,
+    recruiter: Recruiter,
+}
+
+/// Begins to connect to servers.
+#[derive(Debug)]
+struct Recruiter {
+    door: Door,
+    database: u32,
+    scripts: Vec<Arc<PreparedScript>>,
+    patience: Patience,
+}
+
+impl Recruiter {
+    fn start(&self, server: &Server) -> Arc<Member> {
+        let connector = Connector {
+            target: Target::Member(server.clone()),
+            door: self.door.clone(),
+            database: self.database,
+            scripts: self.scripts.clone(),
+        };
+        Arc::new(Member { server: server.clone(), node: Node::start(connector, self.patience) })
+    }
+}
+
+impl Cluster {
+    /// Begins to ask one of these servers for the others.
+    pub(super) fn start(
+        seeds: &[Server],
+        door: Door,
+        database: u32,
+        scripts: Vec<Arc<PreparedScript>>,
+        patience: Patience,
+    ) -> Self {
+        let recruiter = Recruiter { door: door.clone(), database, scripts, patience };
+        let map = watch::Sender::new(SlotMap::new());
+        let known = Arc::new(Known { map, doubt: Notify::new(), recruiter });
+        let surveyor = Surveyor::new(Arc::clone(&known), seeds, door);
+        Self { known, _survey: BackgroundTask::spawn(surveyor.run()) }
+    }
+
+    /// Runs a script. If the primary of its key is known and connected, the first poll puts it on its way.
+    pub(super) async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, StoreError> {
+        let slot = slots::of(invocation.key);
+        let mut member = self.owner(slot).await?;
+        let mut is_asking = false;
+        for _ in 0..=MOST_REDIRECTS {
+            let Failure { error, redirect } = match member.node.link.run(&Invocation { is_asking, ..*invocation }).await
+            {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            match redirect {
+                Some(Redirect::Moved(place)) => {
+                    let owner = place.seen_from(&member.server);
+                    (member, is_asking) = (self.known.member(&owner).ok_or(error)?, false);
+                    self.known.give(slot, &member);
+                }
+                Some(Redirect::Ask(place)) => {
+                    let receiver = place.seen_from(&member.server);
+                    (member, is_asking) = (self.known.member(&receiver).ok_or(error)?, true);
+                }
+                Some(Redirect::Again) => sleep(WAY_OF_A_KEY).await,
+                None => {
+                    self.known.doubt.notify_one();
+                    return Err(error);
+                }
+            }
+        }
+        Err(StoreError::Misrouted(format!("{MOST_REDIRECTS} servers of the Cluster name each other for slot {slot}")))
+    }
+
+    /// Does a command on a key.
+    pub(super) async fn command(&self, key: &str, command: &Cmd) -> Result<Value, StoreError> {
+        let member = self.owner(slots::of(key)).await?;
+        member.node.link.command(command).await.map_err(|failure| failure.error)
+    }
+
+    /// Waits for a connection to the primary of a key, however long it takes. False if there will never be one again.
+    pub(super) async fn wait_until_up(&self, key: &str) -> bool {
+        let slot = slots::of(key);
+        let mut map = self.known.map.subscribe();
+        loop {
+            let owner = map.borrow_and_update().owner(slot);
+            let is_up = async {
+                match &owner {
+                    Some(owner) => owner.node.link.wait_until_up().await,
+                    None => std::future::pending().await,
+                }
+            };
+            select! {
+                true = is_up => return true,
+                changed = map.changed() => if changed.is_err() {
+                    return false;
+                },
+            }
+        }
+    }
+
+    /// Waits until it is known whose the slots are and the first attempts to connect have ended, or until it is known that
+    /// there is no such Cluster.
+    pub(super) async fn tried(&self) {
+        let mut map = self.known.map.subscribe();
+        let tried = map.wait_for(SlotMap::was_asked_for).await.map(|map| map.members().to_vec());
+        for member in tried.unwrap_or_default() {
+            member.node.link.tried().await;
+        }
+    }
+
+    async fn owner(&self, slot: u16) -> Result<Arc<Member>, StoreError> {
+        if let Some(owner) = self.known.map.borrow().owner(slot) {
+            return Ok(owner);
+        }
+        self.known.doubt.notify_one();
+        let mut map = self.known.map.subscribe();
+        let found =
+            timeout(self.known.recruiter.patience.connection, map.wait_for(|map| map.owner(slot).is_some())).await;
+        match found {
+            Ok(Ok(map)) => map.owner(slot),
+            Ok(Err(_)) | Err(_) => None,
+        }
+        .ok_or_else(|| self.known.map.borrow().no_owner(slot))
+    }
+}
+
+impl Known {
+    /// The one that is this server. `None` if there are too many.
+    fn member(&self, server: &Server) -> Option<Arc<Member>> {
+        let known = self.map.borrow().member(server);
+        known.or_else(|| {
+            let mut found = None;
+            self.map.send_modify(|map| found = map.member_or(server, || self.recruiter.start(server)));
+            found
+        })
+    }
+
+    /// Notes that a slot has moved.
+    fn give(&self, slot: u16, member: &Arc<Member>) {
+        self.map.send_modify(|map| map.give(slot, member));
+        // It is seldom the only one.
+        self.doubt.notify_one();
+    }
+}
+
+impl Place {
+    fn seen_from(&self, server: &Server) -> Server {
+        server.elsewhere(self.host.as_deref().unwrap_or(server.host()), self.port)
+    }
+}

@@ -1,0 +1,102 @@
+use std::sync::Arc;
+
+use super::super::address::Server;
+use super::super::node::Node;
+use super::slots::{Assignment, SLOTS};
+use crate::store::StoreError;
+
+/// A Cluster with more servers than this is not believed. Redis advises against more than a thousand.
+const MOST_MEMBERS: usize = 2000;
+
+/// A server of a Cluster.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) server: Server,
+    pub(super) node: Node,
+}
+
+/// Whose the slots are.
+#[derive(Debug)]
+pub(super) struct SlotMap {
+    /// The primary of each slot.
+    owners: Vec<Option<Arc<Member>>>,
+    /// All that there is a connection to, or should be.
+    members: Vec<Arc<Member>>,
+    /// Why it could not be asked for. `None` if it could, or was not yet.
+    fault: Option<StoreError>,
+    was_asked_for: bool,
+}
+
+impl SlotMap {
+    pub(super) fn new() -> Self {
+        Self { owners: vec![None; usize::from(SLOTS)], members: Vec::new(), fault: None, was_asked_for: false }
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Member>> {
+        self.owners.get(usize::from(slot))?.clone()
+    }
+
+    /// Why a slot has no owner.
+    pub(super) fn no_owner(&self, slot: u16) -> StoreError {
+        match &self.fault {
+            Some(fault) => fault.clone(),
+            None if self.was_asked_for => StoreError::Misrouted(format!("no server of the Cluster has slot {slot}")),
+            None => StoreError::Unreachable("the Cluster was not asked yet whose the slots are".to_owned()),
+        }
+    }
+
+    pub(super) fn was_asked_for(&self) -> bool {
+        self.was_asked_for
+    }
+
+    pub(super) fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    pub(super) fn member(&self, server: &Server) -> Option<Arc<Member>> {
+        self.members.iter().find(|member| member.server == *server).map(Arc::clone)
+    }
+
+    /// The one that is this server, or one that `start` makes. `None` if there are too many.
+    pub(super) fn member_or(&mut self, server: &Server, start: impl FnOnce() -> Arc<Member>) -> Option<Arc<Member>> {
+        if let Some(member) = self.member(server) {
+            return Some(member);
+        }
+        if self.members.len() >= MOST_MEMBERS {
+            return None;
+        }
+        let member = start();
+        self.members.push(Arc::clone(&member));
+        Some(member)
+    }
+
+    /// Gives one slot to another.
+    pub(super) fn give(&mut self, slot: u16, member: &Arc<Member>) {
+        if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
+            *owner = Some(Arc::clone(member));
+        }
+    }
+
+    /// Gives all slots anew.
+    pub(super) fn assign(&mut self, assignments: &[Assignment], start: impl Fn(&Server) -> Arc<Member>) {
+        self.owners.fill(None);
+        for Assignment { slots, primary } in assignments {
+            let Some(primary) = primary else { continue };
+            if let Some(member) = self.member_or(primary, || start(primary)) {
+                for slot in slots.clone() {
+                    self.give(slot, &member);
+                }
+            }
+        }
+        // Who has no slot may be about to get some, and is kept for as long as he answers.
+        let has_slots =
+            |member: &Member| assignments.iter().any(|assigned| assigned.primary.as_ref() == Some(&member.server));
+        self.members.retain(|member| has_slots(member) || member.node.link.is_up());
+        (self.fault, self.was_asked_for) = (None, true);
+    }
+
+    /// Notes why it could not be asked for. What is known remains.
+    pub(super) fn cannot_be_asked_for(&mut self, fault: StoreError) {
+        (self.fault, self.was_asked_for) = (Some(fault), true);
+    }
+}

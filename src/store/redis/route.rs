@@ -1,0 +1,75 @@
+use std::sync::Arc;
+
+use redis::{Cmd, ToRedisArgs, Value};
+
+use super::address::{RedisAddress, Topology};
+use super::cluster::Cluster;
+use super::connect::{Connector, Target};
+use super::door::Door;
+use super::node::{Node, Patience};
+use super::script::{Invocation, PreparedScript};
+use super::sentinel::Sentinels;
+use crate::store::StoreError;
+
+/// The way from a key to its server.
+#[derive(Debug)]
+pub(super) enum Route {
+    /// One server has all keys.
+    One(Node),
+    Cluster(Cluster),
+}
+
+impl Route {
+    /// Begins to connect.
+    pub(super) fn start(
+        address: &RedisAddress,
+        door: Door,
+        sentinel_door: &Door,
+        scripts: Vec<Arc<PreparedScript>>,
+        patience: Patience,
+    ) -> Self {
+        let database = address.database;
+        let target = match &address.topology {
+            Topology::Cluster(seeds) => {
+                return Self::Cluster(Cluster::start(seeds, door, database, scripts, patience));
+            }
+            Topology::Single(server) => Target::Primary(server.clone()),
+            Topology::Sentinel { sentinels, service } => {
+                Target::Elected(Sentinels::new(sentinels, service, sentinel_door))
+            }
+        };
+        Self::One(Node::start(Connector { target, door, database, scripts }, patience))
+    }
+
+    /// Runs a script. If there is a connection, the first poll puts it on its way.
+    pub(super) async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, StoreError> {
+        match self {
+            Self::One(node) => node.link.run(invocation).await.map_err(|failure| failure.error),
+            Self::Cluster(cluster) => cluster.run(invocation).await,
+        }
+    }
+
+    /// Does a command on a key.
+    pub(super) async fn command(&self, key: &str, command: &Cmd) -> Result<Value, StoreError> {
+        match self {
+            Self::One(node) => node.link.command(command).await.map_err(|failure| failure.error),
+            Self::Cluster(cluster) => cluster.command(key, command).await,
+        }
+    }
+
+    /// Waits for a connection to the server of a key, however long it takes. False if there will never be one again.
+    pub(super) async fn wait_until_up(&self, key: &str) -> bool {
+        match self {
+            Self::One(node) => node.link.wait_until_up().await,
+            Self::Cluster(cluster) => cluster.wait_until_up(key).await,
+        }
+    }
+
+    /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
+    pub(super) async fn tried(&self) {
+        match self {
+            Self::One(node) => node.link.tried().await,
+            Self::Cluster(cluster) => cluster.tried().await,
+        }
+    }
+}

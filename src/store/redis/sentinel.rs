@@ -1,0 +1,144 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, mem};
+
+use redis::{Value, from_redis_value_ref};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::debug;
+
+use super::address::Server;
+use super::door::{Door, Entered};
+use super::fault;
+use super::gather::gather;
+use crate::random;
+use crate::store::StoreError;
+
+/// The Sentinels are asked so often whether the primary is another one. Each time is up to a fifth earlier or later.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Finds the primary of a service.
+///
+/// All Sentinels are asked at once, and the answer from the newest configuration counts: one that was cut off from the
+/// others may not know yet that they have chosen another primary. A choice needs most of them, so when most have answered,
+/// the others are not waited for.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    service: Arc<str>,
+    asked: Vec<Arc<Sentinel>>,
+    /// For all answers together.
+    patience: Duration,
+}
+
+impl Sentinels {
+    pub(super) fn new(servers: &[Server], service: &str, door: &Door) -> Self {
+        let sentinel = |server: &Server| {
+            let way = Mutex::new(Way { door: door.clone(), entered: None });
+            Arc::new(Sentinel { server: server.clone(), way })
+        };
+        // The rest of the time is for the primary itself.
+        Self { service: service.into(), asked: servers.iter().map(sentinel).collect(), patience: door.timeout / 2 }
+    }
+
+    pub(super) async fn primary(&self) -> Result<Server, StoreError> {
+        let mut asked = JoinSet::new();
+        for sentinel in &self.asked {
+            let (sentinel, service) = (Arc::clone(sentinel), Arc::clone(&self.service));
+            asked.spawn(async move { sentinel.ask(&service).await });
+        }
+        let most = self.asked.len() / 2 + 1;
+        let what = format!("no Sentinel tells the primary of {}", self.service);
+        let answers = gather(asked, most, self.patience, &what).await?;
+        answers
+            .into_iter()
+            .max_by_key(|answer| answer.epoch)
+            .map(|newest| newest.primary)
+            .ok_or(StoreError::Unreachable(what))
+    }
+
+    /// Waits until the primary is another one than this, and returns that.
+    pub(super) async fn moved_from(&self, server: &Server) -> Server {
+        loop {
+            sleep(random::between(INTERVAL * 4 / 5, INTERVAL * 6 / 5)).await;
+            match self.primary().await {
+                Ok(primary) if primary != *server => return primary,
+                Ok(_) => {}
+                // The primary may do well without them.
+                Err(error) => debug!("{error}"),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the primary of {}", self.service)
+    }
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    server: Server,
+    way: Mutex<Way>,
+}
+
+/// How it is spoken to, and the connection if there is one.
+#[derive(Debug)]
+struct Way {
+    door: Door,
+    entered: Option<Entered>,
+}
+
+/// What a Sentinel knows.
+struct Answer {
+    primary: Server,
+    /// Of the configuration: each choice has a higher one than those before.
+    epoch: u64,
+}
+
+impl Sentinel {
+    async fn ask(&self, service: &str) -> Result<Answer, StoreError> {
+        let Way { door, entered } = &mut *self.way.lock().await;
+        // Taken out, and put back only by who has got an answer: a connection that has failed is not used again.
+        let mut way_in = match mem::take(entered).filter(|_| !door.login.has_changed()) {
+            Some(entered) => entered,
+            None => door.enter(&self.server).await?,
+        };
+        let mut question = redis::pipe();
+        question.cmd("SENTINEL").arg("MASTER").arg(service);
+        question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+        let replies = way_in
+            .connection
+            .send_packed_commands(&question, 0, question.len())
+            .await
+            .map_err(|error| door.unreachable(&self.server, &error))?;
+        *entered = Some(way_in);
+
+        let [state, place] = &replies[..] else { return Err(self.strange(door)) };
+        // Only the answer to the second question tells of a choice as soon as it is made.
+        match place {
+            Value::ServerError(error) if error.code() == "IDONTKNOW" => Err(self.strange(door)),
+            Value::ServerError(error) => Err(door.told(&self.server, StoreError::Refused, &fault::in_words(error))),
+            Value::Nil => {
+                let cause = format!("this Sentinel knows no {service}; correct the name in --redis-url");
+                Err(door.told(&self.server, StoreError::Refused, &cause))
+            }
+            place => {
+                let (host, port): (String, u16) = from_redis_value_ref(place).map_err(|_| self.strange(door))?;
+                Ok(Answer { primary: self.server.elsewhere(&host, port), epoch: config_epoch(state) })
+            }
+        }
+    }
+
+    fn strange(&self, door: &Door) -> StoreError {
+        door.told(&self.server, StoreError::Refused, "it does not answer as a Sentinel does")
+    }
+}
+
+/// The epoch of a Sentinel's configuration; 0 if it does not tell, because its user may not ask.
+fn config_epoch(state: &Value) -> u64 {
+    let fields: HashMap<String, String> = from_redis_value_ref(state).unwrap_or_default();
+    fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
+}

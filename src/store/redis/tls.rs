@@ -1,0 +1,112 @@
+//! Whom we trust, and how we show who we are.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+
+/// How TLS is spoken with the servers. The files are in the PEM format.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSettings {
+    /// Authorities, of which one must have signed a server's certificate. `None`: those that the machine trusts.
+    pub authorities: Option<PathBuf>,
+    /// Our certificate with those above it, and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that servers' certificates must be for, in place of that in the URL.
+    pub server_name: Option<ServerName<'static>>,
+}
+
+impl TlsSettings {
+    /// Reads the files. `Err` is a text for people.
+    pub(super) fn config(&self) -> Result<ClientConfig, String> {
+        let authorities = match &self.authorities {
+            Some(file) => authorities_of(file).map_err(|error| format!("--redis-tls-ca: {error}"))?,
+            None => authorities_of_machine()?,
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(authorities);
+        let Some((certificate, key)) = &self.identity else { return Ok(config.with_no_client_auth()) };
+        let chain = certificates_of(certificate).map_err(|error| format!("--redis-tls-cert: {error}"))?;
+        let key_file = key.display();
+        let key = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| format!("--redis-tls-key: {key_file}: {}", in_words(&error, "private key")))?;
+        config.with_client_auth_cert(chain, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                format!("--redis-tls-key: {key_file} is not the key of {}", certificate.display())
+            }
+            other => format!("--redis-tls-cert: {}: {other}", certificate.display()),
+        })
+    }
+}
+
+fn authorities_of_machine() -> Result<RootCertStore, String> {
+    let mut authorities = RootCertStore::empty();
+    let (trusted, _) = authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if trusted == 0 {
+        return Err(
+            "this machine trusts no authority: install ca-certificates, or name a file in --redis-tls-ca".into()
+        );
+    }
+    Ok(authorities)
+}
+
+fn authorities_of(file: &Path) -> Result<RootCertStore, String> {
+    let mut authorities = RootCertStore::empty();
+    for certificate in certificates_of(file)? {
+        authorities.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(authorities)
+}
+
+fn certificates_of(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let of_this_file = |error: pem::Error| format!("{}: {}", file.display(), in_words(&error, "certificate"));
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(of_this_file)?;
+    if certificates.is_empty() {
+        return Err(of_this_file(pem::Error::NoItemsFound));
+    }
+    Ok(certificates)
+}
+
+fn in_words(error: &pem::Error, wanted: &str) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => format!("it holds no {wanted} in the PEM format"),
+        other => other.to_string(),
+    }
+}
+
+/// What went wrong between us and a server, and what to do about it.
+pub(super) fn explain(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let advice = match tls {
+        Some(rustls::Error::InvalidCertificate(fault)) => match fault {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the server needs a new one",
+            CertificateError::UnknownIssuer => "name the authority that has signed it in --redis-tls-ca",
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "name one of those that it is for in --redis-tls-server-name"
+            }
+            _ => return error.to_string(),
+        },
+        Some(rustls::Error::AlertReceived(alert)) => match alert {
+            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure => {
+                "the server wants a certificate from us: give --redis-tls-cert and --redis-tls-key"
+            }
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::DecryptError => {
+                "the server does not accept our certificate: see --redis-tls-cert and --redis-tls-key"
+            }
+            _ => return error.to_string(),
+        },
+        Some(rustls::Error::InvalidMessage(_)) => "the server does not speak TLS: take redis in place of rediss",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}

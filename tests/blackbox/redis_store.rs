@@ -1,5 +1,6 @@
 //! The store in a real Redis, through the library.
 
+mod auth;
 mod command_line;
 mod faults;
 mod heartbeat;
@@ -55,6 +56,12 @@ async fn call_until_it_succeeds(store: &RedisStore) -> (Reply, Vec<StoreError>) 
         assert!(Instant::now() < deadline, "no call succeeds: {errors:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// What keeps a store from being connected, once it has tried.
+async fn refusal_or_absence(store: &RedisStore) -> StoreError {
+    store.tried().await;
+    call(store).await.unwrap_err()
 }
 
 /// A store that is connected.

@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    fn is_tls(&self) -> bool {
+    pub(super) fn is_tls(&self) -> bool {
         matches!(self, Self::Tcp { is_tls: true, .. })
     }
 }

@@ -53,7 +53,10 @@ impl Connector {
         let bound = self.door.timeout;
         match timeout(bound, self.open_unbounded()).await {
             Ok(opened) => opened,
-            Err(_) => Err(StoreError::Unreachable(format!("{}: no connection within {bound:?}", self.target))),
+            Err(_) => {
+                let cause = format!("{}: no connection within {bound:?}; {}", self.target, self.target.suspicion());
+                Err(StoreError::Unreachable(cause))
+            }
         }
     }
 
@@ -130,6 +133,19 @@ impl Connector {
         }
         let cause = format!("{}; the database is the number at the end of --redis-url", fault::in_words(error));
         self.door.told(server, StoreError::Refused, &cause)
+    }
+}
+
+impl Target {
+    /// What may be wrong with a server that says nothing. One that is spoken to in the wrong way waits for more.
+    fn suspicion(&self) -> &'static str {
+        match self {
+            Self::Primary(server) | Self::Member(server) if server.is_tls() => {
+                "it is far or busy, or does not speak TLS, as rediss wants it"
+            }
+            Self::Primary(_) | Self::Member(_) => "it is far or busy, or wants TLS: give rediss in place of redis then",
+            Self::Elected(_) => "the Sentinels or the primary are far or busy, or TLS is spoken on one side only",
+        }
     }
 }
 

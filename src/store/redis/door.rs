@@ -1,3 +1,6 @@
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -80,6 +83,10 @@ impl Door {
                 let cause = format!("the user or the password is wrong; correct them in {}", self.login.setting);
                 self.told(server, StoreError::Refused, &cause)
             }
+            _ if error.is_connection_dropped() && !server.is_tls() => {
+                let cause = format!("{error}; a server that wants TLS does so: give rediss in place of redis then");
+                self.told(server, StoreError::Unreachable, &cause)
+            }
             _ => self.unreachable(server, error),
         }
     }
@@ -107,8 +114,9 @@ fn identity(login: Option<&Login>) -> RedisConnectionInfo {
     }
 }
 
-/// The client wraps what the way to the server says.
+/// What the client says went wrong. It wraps what the way to the server says, twice.
 fn explain(error: &RedisError) -> String {
-    let io = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    io.map_or_else(|| error.to_string(), tls::explain)
+    let wrapped = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let of_way = wrapped.and_then(|wrapped| wrapped.downcast_ref::<io::Error>());
+    of_way.map_or_else(|| error.to_string(), tls::explain)
 }

@@ -86,7 +86,9 @@ pub(super) fn explain(error: &io::Error) -> String {
     let advice = match tls {
         Some(rustls::Error::InvalidCertificate(fault)) => match fault {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the server needs a new one",
-            CertificateError::UnknownIssuer => "name the authority that has signed it in --redis-tls-ca",
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "name the authority that has signed it in --redis-tls-ca"
+            }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "name one of those that it is for in --redis-tls-server-name"
             }
@@ -105,7 +107,7 @@ pub(super) fn explain(error: &io::Error) -> String {
             }
             _ => return error.to_string(),
         },
-        Some(rustls::Error::InvalidMessage(_)) => "the server does not speak TLS: take redis in place of rediss",
+        Some(rustls::Error::InvalidMessage(_)) => "the server may not speak TLS: take redis in place of rediss then",
         _ => return error.to_string(),
     };
     format!("{error}; {advice}")

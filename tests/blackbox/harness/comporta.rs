@@ -32,6 +32,7 @@ impl Addresses {
 pub(crate) struct Setup {
     policy: PathBuf,
     flags: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
     addresses: Addresses,
     folder: TempDir,
 }
@@ -49,17 +50,29 @@ impl Setup {
         for (name, text) in files {
             write_file(&policy.join(name), text);
         }
-        Self { policy, flags: Vec::new(), addresses: Addresses::free(), folder }
+        Self { policy, flags: Vec::new(), environment: Vec::new(), addresses: Addresses::free(), folder }
     }
 
     /// Serves a file or directory that exists already.
     pub(crate) fn with_path(policy: PathBuf) -> Self {
-        Self { policy, flags: Vec::new(), addresses: Addresses::free(), folder: TempDir::new().unwrap() }
+        Self {
+            policy,
+            flags: Vec::new(),
+            environment: Vec::new(),
+            addresses: Addresses::free(),
+            folder: TempDir::new().unwrap(),
+        }
     }
 
     /// Further arguments of `serve`.
     pub(crate) fn flags<S: Into<String>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
         self.flags = flags.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Variables of its environment.
+    pub(crate) fn environment(mut self, variables: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+        self.environment = variables.into_iter().collect();
         self
     }
 
@@ -74,7 +87,7 @@ impl Setup {
         command.arg("--grpc-addr").arg(self.addresses.grpc.to_string());
         command.arg("--http-addr").arg(self.addresses.http.to_string());
         command.arg("--admin-addr").arg(self.addresses.admin.to_string());
-        command.args(&self.flags);
+        command.args(&self.flags).envs(self.environment.iter().copied());
         Comporta::start(&mut command, self.addresses, self.folder.path().join("log"))
     }
 }
@@ -134,6 +147,11 @@ impl Comporta {
     /// Takes from it the right to have more files open.
     pub(crate) fn limit_open_files(&self, most: u64) {
         self.process.limit_open_files(most);
+    }
+
+    /// What everybody on the machine can read of it.
+    pub(crate) fn command_line(&self) -> String {
+        self.process.command_line()
     }
 
     /// How long it has kept processors busy.

@@ -1,5 +1,6 @@
 //! What the tests share: real processes that never outlive their test, addresses for them, and two small clients.
 
+mod authority;
 mod comporta;
 mod envoy;
 pub(crate) mod grpc;
@@ -15,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::redis::{Flavour, Redis, RedisSetup};
+pub(crate) use authority::{Authority, Identity};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 

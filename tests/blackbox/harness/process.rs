@@ -48,6 +48,12 @@ impl Process {
         prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit).unwrap();
     }
 
+    /// The program and its arguments, as Linux shows them to everybody.
+    pub(crate) fn command_line(&self) -> String {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.child.id())).unwrap();
+        String::from_utf8_lossy(&bytes).replace('\0', " ")
+    }
+
     /// User and system time, as Linux counts it: in hundredths of a second.
     pub(crate) fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();

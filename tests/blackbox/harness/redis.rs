@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{PATIENCE, free_address, project_path, wait_for};
+use super::{Authority, Identity, PATIENCE, free_address, project_path, wait_for};
 
 /// A server and its version, as `scripts/test` installs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,20 @@ impl Flavour {
 pub(crate) struct RedisSetup {
     address: SocketAddr,
     is_on_socket: bool,
-    tls: Option<SocketAddr>,
+    tls: Option<Tls>,
     password: Option<String>,
     flags: Vec<String>,
     folder: TempDir,
     program: OsString,
+}
+
+/// How it speaks TLS.
+#[derive(Debug)]
+struct Tls {
+    address: SocketAddr,
+    identity: Identity,
+    /// The certificate of the authority that clients must have theirs from.
+    clients: Option<PathBuf>,
 }
 
 impl RedisSetup {
@@ -77,32 +86,15 @@ impl RedisSetup {
         self
     }
 
-    /// On a port with TLS too, with a certificate that only those trust who are told of [`Self::certificate`].
-    pub(crate) fn with_tls(mut self) -> Self {
-        let address = free_address();
-        let mut openssl = Command::new("openssl");
-        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch"]);
-        openssl.args(["-days", "2", "-subj", "/CN=redis", "-addext", "basicConstraints=critical,CA:FALSE"]);
-        openssl.args(["-addext", &format!("subjectAltName=IP:{}", address.ip())]);
-        openssl.arg("-keyout").arg(self.tls_key()).arg("-out").arg(self.certificate());
-        let output = openssl.output().expect("openssl, which scripts/test installs");
-        assert!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
-        self.tls = Some(address);
+    /// On a port with TLS too, with this certificate. If clients are to have one, they need one of this authority.
+    pub(crate) fn with_tls(mut self, identity: Identity, clients: Option<&Authority>) -> Self {
+        self.tls = Some(Tls { address: free_address(), identity, clients: clients.map(Authority::certificate) });
         self
-    }
-
-    /// A file in the PEM format.
-    pub(crate) fn certificate(&self) -> PathBuf {
-        self.folder.path().join("tls.crt")
-    }
-
-    fn tls_key(&self) -> PathBuf {
-        self.folder.path().join("tls.key")
     }
 
     /// How a client finds it over TLS.
     pub(crate) fn tls_url(&self) -> String {
-        format!("rediss://{}", self.tls.expect("a Redis with TLS"))
+        format!("rediss://{}", self.tls.as_ref().expect("a Redis with TLS").address)
     }
 
     /// Open only to those who give this password, of letters and digits.
@@ -150,9 +142,13 @@ impl RedisSetup {
         } else {
             command.args(["--port", &self.address.port().to_string()]);
         }
-        if let Some(address) = self.tls {
-            command.args(["--tls-port", &address.port().to_string(), "--tls-auth-clients", "no"]);
-            command.arg("--tls-cert-file").arg(self.certificate()).arg("--tls-key-file").arg(self.tls_key());
+        if let Some(Tls { address, identity, clients }) = &self.tls {
+            command.args(["--tls-port", &address.port().to_string()]);
+            command.arg("--tls-cert-file").arg(&identity.certificate).arg("--tls-key-file").arg(&identity.key);
+            match clients {
+                Some(authority) => command.arg("--tls-ca-cert-file").arg(authority),
+                None => command.args(["--tls-auth-clients", "no"]),
+            };
         }
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);

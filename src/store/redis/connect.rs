@@ -51,13 +51,11 @@ impl Connector {
     /// Nothing that this sends matters if it is lost.
     pub(super) async fn open(&mut self) -> Result<Opened, StoreError> {
         let bound = self.door.timeout;
-        match timeout(bound, self.open_unbounded()).await {
-            Ok(opened) => opened,
-            Err(_) => {
-                let cause = format!("{}: no connection within {bound:?}; {}", self.target, self.target.suspicion());
-                Err(StoreError::Unreachable(cause))
-            }
+        if let Ok(opened) = timeout(bound, self.open_unbounded()).await {
+            return opened;
         }
+        let cause = format!("{}: no connection within {bound:?}; {}", self.target, self.target.suspicion());
+        Err(StoreError::Unreachable(cause))
     }
 
     /// Keeps a connection to a server what it was when it was opened: one to the primary, under the login that counts.

@@ -43,7 +43,7 @@ impl Authority {
 
     /// A certificate for a host name or an IP address.
     pub(crate) fn issue(&self, name: &str) -> Identity {
-        self.sign(CertificateParams::new([name.to_owned()]).unwrap())
+        self.sign(&CertificateParams::new([name.to_owned()]).unwrap())
     }
 
     /// One that was good until some years ago.
@@ -51,10 +51,10 @@ impl Authority {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Identity {
+    fn sign(&self, params: &CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
         let number = self.issued.fetch_add(1, Ordering::Relaxed);
         let file = |ending: &str| self.folder.path().join(format!("{number}.{ending}"));

@@ -108,7 +108,10 @@ impl Cluster {
                 }
                 Some(Redirect::Again) => sleep(WAY_OF_A_KEY).await,
                 None => {
-                    self.known.doubt.notify_one();
+                    // Another may have taken over, or nobody.
+                    if matches!(error, StoreError::Unreachable(_) | StoreError::Lost(_) | StoreError::Misrouted(_)) {
+                        self.known.doubt.notify_one();
+                    }
                     return Err(error);
                 }
             }

@@ -69,7 +69,11 @@ impl Door {
 
     /// A server that does not do what it must before it is used.
     pub(super) fn refused(&self, server: &Server, error: &ServerError) -> StoreError {
-        self.told(server, StoreError::Refused, &fault::in_words(error))
+        let mut cause = fault::in_words(error);
+        if error.code() == "NOAUTH" {
+            cause = format!("{cause}: give one in {}", self.login.setting);
+        }
+        self.told(server, StoreError::Refused, &cause)
     }
 
     /// A connection that broke before it was used.

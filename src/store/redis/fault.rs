@@ -24,7 +24,7 @@ pub(super) fn answered(error: &ServerError) -> StoreError {
 /// The words of the server.
 pub(super) fn in_words(error: &ServerError) -> String {
     match error.details() {
-        _ if error.code() == "NOAUTH" => "it wants a password: give one, as in redis://:PASSWORD@HOST".to_owned(),
+        _ if error.code() == "NOAUTH" => "it wants a password".to_owned(),
         Some(details) => one_line(&format!("{} {details}", error.code())),
         None => one_line(error.code()),
     }

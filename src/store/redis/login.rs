@@ -72,14 +72,6 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// The setting that they were given in, or should be.
-    pub(super) fn setting(&self) -> &'static str {
-        match self {
-            Self::None => "--redis-url",
-            Self::Given { setting, .. } | Self::File { setting, .. } => setting,
-        }
-    }
-
     /// Reads them for the first time. `Err` is a text for people.
     pub(super) fn read(&self) -> Result<Option<Login>, String> {
         match self {
@@ -101,19 +93,24 @@ pub(super) struct CurrentLogin {
 }
 
 impl CurrentLogin {
-    /// Reads credentials. What is returned besides follows a file for ever, if there is one.
-    pub(super) fn of(credentials: &Credentials) -> Result<(Self, impl Future<Output = ()> + Send + use<>), String> {
+    /// Reads credentials; the setting is where to give some if there are none. What is returned besides follows a file for
+    /// ever, if there is one.
+    pub(super) fn of(
+        credentials: &Credentials,
+        setting: &'static str,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + use<>), String> {
         let (known, current) = watch::channel(credentials.read()?.map(Arc::new));
-        let file = match credentials {
-            Credentials::File { path, .. } => Some(path.clone()),
-            Credentials::None | Credentials::Given { .. } => None,
+        let (file, setting) = match credentials {
+            Credentials::None => (None, setting),
+            Credentials::Given { setting, .. } => (None, *setting),
+            Credentials::File { path, setting } => (Some(path.clone()), *setting),
         };
         let following = async move {
             if let Some(file) = file {
                 follow(&file, &known).await;
             }
         };
-        Ok((Self { setting: credentials.setting(), current }, following))
+        Ok((Self { setting, current }, following))
     }
 
     pub(super) fn get(&mut self) -> Option<Arc<Login>> {

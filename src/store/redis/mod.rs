@@ -129,9 +129,9 @@ impl RedisStore {
         }
         let of_address = settings.address.credentials();
         let credentials = if settings.credentials == Credentials::None { &of_address } else { &settings.credentials };
-        let (login, login_task) = CurrentLogin::of(credentials).map_err(FileError)?;
+        let (login, login_task) = CurrentLogin::of(credentials, "--redis-url").map_err(FileError)?;
         let (sentinel_login, sentinel_login_task) =
-            CurrentLogin::of(&settings.sentinel_credentials).map_err(FileError)?;
+            CurrentLogin::of(&settings.sentinel_credentials, "--redis-sentinel-auth").map_err(FileError)?;
         let door = |login| Door { tls: settings.tls.clone(), login, timeout: settings.connect_timeout };
         let patience = Patience { connection: settings.timeout, answer: settings.longest_call() };
         let route = Arc::new(Route::start(&settings.address, door(login), &door(sentinel_login), scripts, patience));

@@ -6,12 +6,11 @@ use std::{fmt, mem};
 use redis::{Value, from_redis_value_ref};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::address::Server;
 use super::door::{Door, Entered};
-use super::fault;
 use super::gather::gather;
 use crate::random;
 use crate::store::StoreError;
@@ -46,11 +45,15 @@ impl Sentinels {
         let mut asked = JoinSet::new();
         for sentinel in &self.asked {
             let (sentinel, service) = (Arc::clone(sentinel), Arc::clone(&self.service));
-            asked.spawn(async move { sentinel.ask(&service).await });
+            let patience = self.patience;
+            asked.spawn(async move {
+                let answer = timeout(patience, sentinel.ask(&service)).await;
+                answer.unwrap_or_else(|_| Err(sentinel.silent(patience)))
+            });
         }
         let most = self.asked.len() / 2 + 1;
         let what = format!("no Sentinel tells the primary of {}", self.service);
-        let answers = gather(asked, most, self.patience, &what).await?;
+        let answers = gather(asked, most, &what).await?;
         answers
             .into_iter()
             .max_by_key(|answer| answer.epoch)
@@ -119,8 +122,7 @@ impl Sentinel {
         let [state, place] = &replies[..] else { return Err(self.strange(door)) };
         // Only the answer to the second question tells of a choice as soon as it is made.
         match place {
-            Value::ServerError(error) if error.code() == "IDONTKNOW" => Err(self.strange(door)),
-            Value::ServerError(error) => Err(door.told(&self.server, StoreError::Refused, &fault::in_words(error))),
+            Value::ServerError(error) => Err(door.refused(&self.server, error)),
             Value::Nil => {
                 let cause = format!("this Sentinel knows no {service}; correct the name in --redis-url");
                 Err(door.told(&self.server, StoreError::Refused, &cause))
@@ -130,6 +132,10 @@ impl Sentinel {
                 Ok(Answer { primary: self.server.elsewhere(&host, port), epoch: config_epoch(state) })
             }
         }
+    }
+
+    fn silent(&self, patience: Duration) -> StoreError {
+        StoreError::Unreachable(format!("{}: no answer within {patience:?}", self.server))
     }
 
     fn strange(&self, door: &Door) -> StoreError {

@@ -155,8 +155,8 @@ async fn a_missing_or_wrong_password_is_refused_and_never_told() {
     let redis = RedisSetup::new().password("secret").start();
     let address = redis.address();
     for (url, advice) in [
-        (format!("redis://{address}"), "give one, as in redis://:PASSWORD@HOST"),
-        (format!("redis://{address}/1"), "give one, as in redis://:PASSWORD@HOST"),
+        (format!("redis://{address}"), "it wants a password: give one in --redis-url"),
+        (format!("redis://{address}/1"), "it wants a password: give one in --redis-url"),
         (format!("redis://:hunter2@{address}"), "the user or the password is wrong"),
         (format!("redis://secret:hunter2@{address}"), "the user or the password is wrong"),
     ] {

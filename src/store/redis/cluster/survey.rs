@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::select;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::super::address::Server;
@@ -87,7 +87,7 @@ impl Surveyor {
         }
     }
 
-    async fn survey(&mut self) -> Result<Word, StoreError> {
+    async fn survey(&self) -> Result<Word, StoreError> {
         // Who is connected is asked first, and the seeds only if nobody of these is in touch with most of the others.
         let known = self.ask_members().await;
         if known.as_ref().is_ok_and(|word| word.standing.is_ok) {
@@ -113,34 +113,33 @@ impl Surveyor {
                 word(&answer.ok_or_else(no_answer)?, &member.server)
             });
         }
-        self.best(asked).await
+        Self::best(asked).await
     }
 
     async fn ask_seeds(&self) -> Result<Word, StoreError> {
         let mut asked = JoinSet::new();
         for seed in &self.seeds {
-            let (seed, mut door) = (seed.clone(), self.door.clone());
+            let (seed, door) = (seed.clone(), self.door.clone());
             asked.spawn(async move {
-                let Entered { mut connection, driver: _driver } = door.enter(&seed).await?;
-                let questions = questions();
-                let answer = connection.send_packed_commands(&questions, 0, questions.len()).await;
-                word(&answer.map_err(|error| door.unreachable(&seed, &error))?, &seed)
+                let answer = timeout(door.timeout, ask(&seed, door.clone())).await;
+                let silence = || StoreError::Unreachable(format!("{seed}: no answer within {:?}", door.timeout));
+                answer.unwrap_or_else(|_| Err(silence()))
             });
         }
-        self.best(asked).await
+        Self::best(asked).await
     }
 
-    async fn best(&self, asked: JoinSet<Result<Word, StoreError>>) -> Result<Word, StoreError> {
+    async fn best(asked: JoinSet<Result<Word, StoreError>>) -> Result<Word, StoreError> {
         let what = "no server tells whose the slots of the Cluster are";
         let most = asked.len() / 2 + 1;
-        let words = gather(asked, most, self.door.timeout, what).await?;
+        let words = gather(asked, most, what).await?;
         words.into_iter().max_by_key(|word| word.standing).ok_or(StoreError::Unreachable(what.to_owned()))
     }
 
     /// Tells what is new. Returns whether the primaries are others than before.
     fn tell(&mut self, assignments: &[Assignment]) -> bool {
         if mem::take(&mut self.told.fault).is_some() {
-            debug!("the Cluster tells again whose the slots are");
+            info!("the Cluster tells again whose the slots are");
         }
         let known =
             || assignments.iter().filter_map(|assigned| Some((assigned.primary.as_ref()?, assigned.slots.len())));
@@ -170,6 +169,14 @@ impl Surveyor {
             warn!("{error}; asking again until one does");
         }
     }
+}
+
+/// Asks a server over a connection of its own.
+async fn ask(server: &Server, mut door: Door) -> Result<Word, StoreError> {
+    let Entered { mut connection, driver: _driver } = door.enter(server).await?;
+    let questions = questions();
+    let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
+    word(&answers.map_err(|error| door.unreachable(server, &error))?, server)
 }
 
 fn questions() -> Pipeline {

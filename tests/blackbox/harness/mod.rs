@@ -3,10 +3,13 @@
 mod authority;
 mod comporta;
 mod envoy;
+mod forwarder;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod process;
 mod redis;
+mod replicated;
+mod sentinel;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -19,6 +22,9 @@ pub(crate) use self::redis::{Flavour, Redis, RedisSetup};
 pub(crate) use authority::{Authority, Identity};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
+pub(crate) use forwarder::Forwarder;
+pub(crate) use replicated::Replicated;
+pub(crate) use sentinel::{SERVICE, SentinelSetup, Sentinels};
 
 /// How long a test waits for something that should happen at once, on a machine that may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{Authority, Identity, PATIENCE, free_address, project_path, wait_for};
+use super::{Authority, Identity, PATIENCE, free_address, project_path, wait_for, write_file};
 
 /// A server and its version, as `scripts/test` installs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub(crate) struct RedisSetup {
     is_on_socket: bool,
     tls: Option<Tls>,
     password: Option<String>,
+    is_sentinel: bool,
     flags: Vec<String>,
     folder: TempDir,
     program: OsString,
@@ -68,6 +69,7 @@ impl RedisSetup {
             is_on_socket: false,
             tls: None,
             password: None,
+            is_sentinel: false,
             flags: Vec::new(),
             folder: TempDir::new().unwrap(),
             program: Flavour::Redis.program(),
@@ -103,6 +105,31 @@ impl RedisSetup {
         self
     }
 
+    /// One that can have replicas, and be one.
+    pub(crate) fn replicating(mut self) -> Self {
+        // A replica is known by the address that it connects from, unless it says where it listens.
+        let address = self.address.ip().to_string();
+        self = self.flags(["--replica-announce-ip", &address, "--protected-mode", "no"]);
+        // What a primary sends to a new replica goes there at once, and stays on no disk.
+        self = self.flags(["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]);
+        self = self.flags(["--rdb-del-sync-files", "yes"]);
+        if let Some(password) = self.password.clone() {
+            self = self.flags(["--masterauth", &password]);
+        }
+        self
+    }
+
+    /// A Sentinel with this configuration, which it will rewrite.
+    pub(crate) fn sentinel(mut self, configuration: &str) -> Self {
+        write_file(&self.sentinel_configuration(), configuration);
+        self.is_sentinel = true;
+        self
+    }
+
+    fn sentinel_configuration(&self) -> PathBuf {
+        self.folder.path().join("sentinel.conf")
+    }
+
     /// Further settings, as `redis-server` takes them: `--maxmemory`, `10mb`.
     pub(crate) fn flags<S: Into<String>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
@@ -136,6 +163,9 @@ impl RedisSetup {
 
     fn launch(&self) -> Process {
         let mut command = Command::new(&self.program);
+        if self.is_sentinel {
+            command.arg(self.sentinel_configuration()).arg("--sentinel");
+        }
         command.args(["--bind", &self.address.ip().to_string()]);
         if self.is_on_socket {
             command.args(["--port", "0", "--unixsocket"]).arg(self.socket());
@@ -213,10 +243,14 @@ impl Redis {
 
     /// Starts it again on the same address, and waits until it answers. It has forgotten everything.
     pub(crate) fn restart(&mut self) {
-        if self.process.has_exited().is_none() {
+        if self.is_running() {
             self.kill();
         }
         self.process = self.setup.launch();
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.process.has_exited().is_none()
     }
 
     /// Stops it in its tracks. Its connections stay open, and nothing is answered until [`resume`](Self::resume).
@@ -256,6 +290,12 @@ impl Redis {
     /// Closes all connections but the one that asks for it, and returns how many there were.
     pub(crate) fn kill_clients(&self) -> u64 {
         self.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+    }
+
+    /// How many clients have run a script as the last thing they did.
+    pub(crate) fn script_users(&self) -> usize {
+        let clients: String = self.command(&["CLIENT", "LIST", "TYPE", "normal"]);
+        clients.lines().filter(|client| client.contains(" cmd=evalsha ")).count()
     }
 
     /// How often each command was called since the start, by its name in lower case: `evalsha`, `config|get`.

@@ -6,7 +6,9 @@
 
 mod calls;
 mod central;
+mod change;
 mod checker;
+mod demotion;
 mod faults;
 mod figures;
 mod fleet;
@@ -15,6 +17,7 @@ mod healthy;
 mod history;
 mod limit;
 mod load;
+mod sentinel;
 mod soak;
 mod timeline;
 

@@ -12,7 +12,7 @@ use super::load::{Load, Pace};
 use super::timeline::{Timeline, micros};
 
 /// With a unit of a second a lease ends at the latest after two epochs of a second.
-const TWO_EPOCHS: Duration = Duration::from_secs(2);
+pub(super) const TWO_EPOCHS: Duration = Duration::from_secs(2);
 
 const LIMIT: Limit = Limit::tokens(150, 1);
 

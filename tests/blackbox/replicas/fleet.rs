@@ -42,7 +42,17 @@ impl Fleet {
 
     /// Replicas that share the Redis of these flags, of whatever kind.
     pub(super) fn on(flags: impl IntoIterator<Item = String>, replicas: usize, limits: &[Limit]) -> Self {
-        let patience = ["--redis-timeout", REDIS_TIMEOUT].map(str::to_owned);
+        Self::with_timeout(REDIS_TIMEOUT, flags, replicas, limits)
+    }
+
+    /// The same, with failure modes that decide after so long.
+    pub(super) fn with_timeout(
+        timeout: &str,
+        flags: impl IntoIterator<Item = String>,
+        replicas: usize,
+        limits: &[Limit],
+    ) -> Self {
+        let patience = ["--redis-timeout", timeout].map(str::to_owned);
         Self::with(flags.into_iter().chain(patience).collect(), replicas, limits)
     }
 
@@ -109,15 +119,35 @@ impl Fleet {
 
     /// How many decisions the replicas that run have made, by their source.
     pub(super) fn decisions(&self) -> BTreeMap<String, u64> {
-        let mut decisions = BTreeMap::new();
-        for process in self.replicas.iter().filter_map(|replica| replica.process.as_ref()) {
-            let page = http::get(process.addresses.admin, "/metrics").unwrap().body;
-            for line in page.lines().filter(|line| line.starts_with("comporta_decisions_total{")) {
-                let (labels, count) = line.rsplit_once("} ").unwrap();
-                let source = labels.rsplit_once("source=\"").unwrap().1.trim_end_matches('"');
-                *decisions.entry(source.to_owned()).or_default() += count.parse::<u64>().unwrap();
-            }
+        let mut all = BTreeMap::new();
+        for (source, count) in self.decisions_of_each().into_iter().flatten() {
+            *all.entry(source).or_default() += count;
         }
-        decisions
+        all
     }
+
+    /// The same, of each replica that runs.
+    pub(super) fn decisions_of_each(&self) -> Vec<BTreeMap<String, u64>> {
+        self.running().map(decisions).collect()
+    }
+
+    /// What each replica that runs has printed.
+    pub(super) fn logs(&self) -> Vec<String> {
+        self.running().map(Comporta::log).collect()
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Comporta> {
+        self.replicas.iter().filter_map(|replica| replica.process.as_ref())
+    }
+}
+
+fn decisions(replica: &Comporta) -> BTreeMap<String, u64> {
+    let mut decisions = BTreeMap::new();
+    let page = http::get(replica.addresses.admin, "/metrics").unwrap().body;
+    for line in page.lines().filter(|line| line.starts_with("comporta_decisions_total{")) {
+        let (labels, count) = line.rsplit_once("} ").unwrap();
+        let source = labels.rsplit_once("source=\"").unwrap().1.trim_end_matches('"');
+        *decisions.entry(source.to_owned()).or_default() += count.parse::<u64>().unwrap();
+    }
+    decisions
 }

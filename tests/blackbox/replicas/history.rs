@@ -55,6 +55,12 @@ impl History {
         Self::new(timeline, asked)
     }
 
+    /// What was asked of it that is like this.
+    pub(super) fn part(&self, which: impl Fn(&Asked) -> bool) -> Self {
+        let asked = self.asked.iter().copied().filter(which).collect();
+        Self { timeline: self.timeline, asked }
+    }
+
     pub(super) fn count(&self, answer: Answer) -> usize {
         self.asked.iter().filter(|asked| asked.answer == answer).count()
     }

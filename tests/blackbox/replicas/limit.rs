@@ -2,27 +2,37 @@
 
 use super::checker::Allowance;
 
+/// It admits nothing without its store, so that nothing but the store can have admitted a hit.
+const ALONE_NOTHING: &str = "closed";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) amount: u64,
     seconds: u64,
     pub(super) burst: u64,
     pub(super) is_window: bool,
+    failure_mode: &'static str,
 }
 
 impl Limit {
     /// A token bucket: so many hits in so many seconds. Its burst is the amount, until another is given.
     pub(super) const fn tokens(amount: u64, seconds: u64) -> Self {
-        Self { amount, seconds, burst: amount, is_window: false }
+        Self { amount, seconds, burst: amount, is_window: false, failure_mode: ALONE_NOTHING }
     }
 
     /// A fixed window: so many hits in so many seconds.
     pub(super) const fn window(amount: u64, seconds: u64) -> Self {
-        Self { amount, seconds, burst: amount, is_window: true }
+        Self { amount, seconds, burst: amount, is_window: true, failure_mode: ALONE_NOTHING }
     }
 
     pub(super) const fn burst(mut self, burst: u64) -> Self {
         self.burst = burst;
+        self
+    }
+
+    /// Without its store, each replica admits its part of it.
+    pub(super) const fn or_local(mut self) -> Self {
+        self.failure_mode = "local";
         self
     }
 
@@ -37,12 +47,11 @@ impl Limit {
         Allowance { burst: self.burst, amount: self.amount, period }
     }
 
-    /// It admits nothing without its store, so that nothing but the store can have admitted a hit.
     fn yaml(&self) -> String {
-        let Self { amount, seconds, burst, is_window } = self;
+        let Self { amount, seconds, burst, is_window, failure_mode } = self;
         let kind = if *is_window { "algorithm: fixed_window".to_owned() } else { format!("burst: {burst}") };
         let time = format!("unit: second, unit_multiplier: {seconds}");
-        format!("{{requests_per_unit: {amount}, {time}, {kind}, failure_mode: closed}}")
+        format!("{{requests_per_unit: {amount}, {time}, {kind}, failure_mode: {failure_mode}}}")
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -104,16 +104,25 @@ impl Caller {
 #[derive(Debug)]
 pub(super) struct Load {
     thread: JoinHandle<History>,
+    record: Arc<Record>,
 }
 
 impl Load {
     /// Lets callers ask these replicas from now on, for so long.
     pub(super) fn start(timeline: Timeline, targets: Vec<Target>, callers: Vec<Caller>, time: Duration) -> Self {
+        let record = Arc::new(Record::default());
+        let recorded = Arc::clone(&record);
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(ask_all(timeline, &targets, callers, time))
+            runtime.block_on(ask_all(timeline, &targets, callers, time, &recorded))
         });
-        Self { thread }
+        Self { thread, record }
+    }
+
+    /// Lets them ask no more, even if their time has not come yet, and waits until the last answer.
+    pub(super) fn stop(self) -> History {
+        self.record.is_stopped.store(true, Ordering::Relaxed);
+        self.history()
     }
 
     /// Waits until the last answer.
@@ -122,15 +131,20 @@ impl Load {
     }
 }
 
-async fn ask_all(timeline: Timeline, targets: &[Target], callers: Vec<Caller>, time: Duration) -> History {
+async fn ask_all(
+    timeline: Timeline,
+    targets: &[Target],
+    callers: Vec<Caller>,
+    time: Duration,
+    record: &Arc<Record>,
+) -> History {
     let begin = timeline.rounded_down();
-    let record = Arc::new(Record::default());
     let mut tasks = JoinSet::new();
     for (number, caller) in callers.into_iter().enumerate() {
         let connections = targets.iter().map(|&target| (target, connect(target.address))).collect();
         let weights = Weights::of(caller.keys);
         let (begin, end) = (begin, begin + micros(time));
-        let record = Arc::clone(&record);
+        let record = Arc::clone(record);
         let at_work = Arc::new(AtWork { caller, connections, weights, timeline, begin, end, record });
         let seed = 1000 * number as u64;
         match at_work.caller.pace {
@@ -159,6 +173,7 @@ fn connect(address: SocketAddr) -> Client {
 struct Record {
     asked: Mutex<Vec<Asked>>,
     begun: AtomicUsize,
+    is_stopped: AtomicBool,
 }
 
 /// A caller, and what it needs.
@@ -202,7 +217,9 @@ impl AtWork {
     }
 
     fn goes_on(&self) -> bool {
-        self.timeline.rounded_down() < self.end && self.record.begun.load(Ordering::Relaxed) < MOST_ASKED
+        let Record { begun, is_stopped, .. } = &*self.record;
+        let may_ask = !is_stopped.load(Ordering::Relaxed) && begun.load(Ordering::Relaxed) < MOST_ASKED;
+        may_ask && self.timeline.rounded_down() < self.end
     }
 
     async fn ask(&self, turn: usize, random: &mut Rng) -> Answer {

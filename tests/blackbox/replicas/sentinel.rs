@@ -1,0 +1,128 @@
+//! Sentinels make a replica the primary, and Comporta follows.
+
+use std::time::Duration;
+
+use super::change::{Change, Changed, TIMEOUT};
+use super::fleet::Fleet;
+use super::healthy::callers;
+use super::history::Answer;
+use super::limit::Limit;
+use super::load::Load;
+use super::timeline::Timeline;
+use crate::harness::{Flavour, SERVICE, SentinelSetup, Sentinels, free_address, wait_for};
+
+const LIMIT: Limit = Limit::tokens(150, 1);
+
+/// How soon a new primary is used. Of this the Sentinels take a second or two to tell each other.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Kills the primary under load.
+fn kill_primary(name: &str, sentinels: &mut Sentinels, flags: Vec<String>, limit: Limit) -> Changed {
+    let change = Change::begin(name, flags, limit);
+    sentinels.servers.kill_primary();
+    sentinels.servers.wait_for_new_primary();
+    let changed = change.end(sentinels.servers.primary());
+    changed.assert_survived(SOON);
+    assert!(changed.fallback_meanwhile > 0, "nothing was decided without a primary: {}", changed.all);
+    changed
+}
+
+#[test]
+fn a_redis_that_is_killed_is_replaced() {
+    let mut sentinels = SentinelSetup::new(Flavour::Redis).start();
+    let flags = sentinels.flags();
+    kill_primary("Redis, killed", &mut sentinels, flags, LIMIT.or_local());
+}
+
+#[test]
+fn an_old_redis_that_is_killed_is_replaced() {
+    let mut sentinels = SentinelSetup::new(Flavour::OldRedis).start();
+    let flags = sentinels.flags();
+    let changed = kill_primary("old Redis, killed", &mut sentinels, flags, LIMIT);
+    changed.assert_one_burst_more_at_most();
+}
+
+#[test]
+fn a_valkey_that_is_killed_is_replaced() {
+    let mut sentinels = SentinelSetup::new(Flavour::Valkey).password("secret").sentinel_password("hush").start();
+    let flags = sentinels.flags();
+    let changed = kill_primary("Valkey with passwords, killed", &mut sentinels, flags, LIMIT);
+    changed.assert_one_burst_more_at_most();
+    for log in &changed.logs {
+        assert!(!log.contains("secret") && !log.contains("hush"), "a password is told: {log}");
+    }
+}
+
+#[test]
+fn a_primary_that_hangs_is_replaced() {
+    let mut sentinels = SentinelSetup::new(Flavour::Redis).start();
+    let change = Change::begin("hangs", sentinels.flags(), LIMIT);
+    sentinels.servers.primary().pause();
+    sentinels.servers.wait_for_new_primary();
+    let changed = change.end(sentinels.servers.primary());
+    changed.assert_survived(SOON);
+    changed.assert_one_burst_more_at_most();
+}
+
+#[test]
+fn a_planned_failover_is_followed() {
+    let mut sentinels = SentinelSetup::new(Flavour::Redis).start();
+    let change = Change::begin("planned failover", sentinels.flags(), LIMIT);
+    sentinels.fail_over();
+    sentinels.servers.wait_for_new_primary();
+    let changed = change.end(sentinels.servers.primary());
+    changed.assert_survived(SOON);
+    changed.assert_one_burst_more_at_most();
+}
+
+#[test]
+fn an_old_primary_that_comes_back_is_noticed_by_nobody() {
+    let mut sentinels = SentinelSetup::new(Flavour::Redis).start();
+    sentinels.servers.kill_primary();
+    sentinels.servers.wait_for_new_primary();
+    sentinels.wait_until_agreed();
+    let change = Change::begin("the old primary comes back", sentinels.flags(), LIMIT);
+    sentinels.servers.restart_killed();
+    // It holds itself for the primary at first.
+    sentinels.servers.wait_until_in_sync();
+    let changed = change.end(sentinels.servers.primary());
+    changed.assert_survived(SOON);
+    changed.all.assert_exact();
+    assert_eq!(changed.fallback_meanwhile, 0, "{}", changed.all);
+}
+
+#[test]
+fn one_sentinel_that_hangs_and_one_that_is_not_there_are_passed_over() {
+    let setup = SentinelSetup::new(Flavour::Redis);
+    let [hanging, others @ ..] = &setup.sentinel_addresses()[..] else { unreachable!("three Sentinels") };
+    let url = setup.url(&[&[free_address(), *hanging], others].concat(), SERVICE);
+    let mut sentinels = setup.start();
+    sentinels.watcher(0).pause();
+    let flags = vec!["--redis-url".to_owned(), url];
+    kill_primary("two of four Sentinels answer", &mut sentinels, flags, LIMIT);
+}
+
+#[test]
+fn a_service_that_the_sentinels_do_not_know_is_told() {
+    let setup = SentinelSetup::new(Flavour::Redis);
+    let url = setup.url(&setup.sentinel_addresses(), "nobody");
+    let _sentinels = setup.start();
+    let fleet = Fleet::with_timeout(TIMEOUT, ["--redis-url".to_owned(), url], 1, &[LIMIT.or_local()]);
+    let load = Load::start(Timeline::begin(), fleet.targets(), callers(50).to_vec(), Duration::from_secs(2));
+    let history = load.history();
+    assert_eq!(history.count(Answer::Failed), 0);
+    assert!(history.admitted(|_| true) > 0, "the failure mode admits");
+    let log = fleet.logs().concat();
+    let warnings: Vec<_> = log.lines().filter(|line| line.contains("WARN")).collect();
+    assert!(warnings.iter().any(|line| line.contains("nobody")), "{log}");
+    assert!(warnings.len() <= 2, "it is told again and again: {log}");
+}
+
+#[test]
+fn sentinels_that_come_late_are_used_without_a_restart() {
+    let setup = SentinelSetup::new(Flavour::Redis);
+    let fleet = Fleet::with_timeout(TIMEOUT, setup.flags(), 1, &[LIMIT]);
+    let sentinels = setup.start();
+    wait_for("Comporta to use the primary", || (sentinels.servers.primary().script_users() == 1).then_some(()));
+    drop(fleet);
+}

@@ -60,7 +60,7 @@ impl SentinelSetup {
     pub(crate) fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--redis-url".to_owned(), self.url(&self.sentinel_addresses(), SERVICE)];
         if let Some(password) = &self.sentinel_password {
-            flags.extend(["--redis-sentinel-auth".to_owned(), format!("default:{password}")]);
+            flags.extend(["--redis-sentinel-auth".to_owned(), password.clone()]);
         }
         flags
     }

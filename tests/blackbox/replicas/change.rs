@@ -15,6 +15,10 @@ use crate::harness::{Redis, wait_for};
 
 const REPLICAS: usize = 2;
 
+/// So many lines may tell of a change: of the loss, of what hinders the calls, the connection and the count of replicas,
+/// and when it has ended.
+const A_HANDFUL: usize = 6;
+
 /// Short enough that failure modes decide while there is no primary.
 pub(super) const TIMEOUT: &str = "100ms";
 
@@ -74,6 +78,7 @@ impl Change {
             limit,
             history,
             time_to_use: Duration::from_micros(used - there),
+            time_of_two: used - gone,
             time_after: end - settled,
             fallback_meanwhile,
             fallback_after,
@@ -96,6 +101,8 @@ pub(super) struct Changed {
     pub(super) all: Figures,
     /// Since the new primary could be written to.
     time_to_use: Duration,
+    /// How long two servers may have been used at once, in µs.
+    time_of_two: u64,
     /// For how long the load went on after all had settled, in µs.
     time_after: u64,
     /// Decisions by failure mode until all had settled, and since.
@@ -111,6 +118,9 @@ impl Changed {
     pub(super) fn assert_survived(&self, time_to_use: Duration) {
         assert_eq!(self.history.count(Answer::Failed), 0, "requests without an answer: {}", self.all);
         assert!(self.time_to_use <= time_to_use, "the new primary was used after {:?}", self.time_to_use);
+        for log in &self.logs {
+            assert!(log.lines().count() <= A_HANDFUL, "it is told again and again: {log}");
+        }
         self.before.assert_exact();
         if self.after.is_slow() {
             eprintln!("this machine is too slow to judge what came after: {}", self.after);
@@ -123,9 +133,18 @@ impl Changed {
         assert!(admitted * 100 >= at_full_rate * 90, "{admitted} of {at_full_rate} hits were admitted: {}", self.after);
     }
 
-    /// Not more than a burst was granted that the new primary has never heard of.
+    /// The old primary granted nothing any more: not more than a burst was added, of which the new one had not heard.
     pub(super) fn assert_one_burst_more_at_most(&self) {
-        let (_, worst) = self.history.worst(&self.limit.burst(2 * self.limit.burst)).unwrap();
-        assert!(!worst.is_excess(), "more than a burst was added: {}", self.all);
+        self.assert_more_at_most(self.limit.burst);
+    }
+
+    /// Both primaries kept the limit, each for itself: besides the burst, what the rate yielded while both were used.
+    pub(super) fn assert_two_primaries_at_most(&self) {
+        self.assert_more_at_most(self.limit.burst + self.limit.amount * self.time_of_two / self.limit.period() + 1);
+    }
+
+    fn assert_more_at_most(&self, hits: u64) {
+        let (_, worst) = self.history.worst(&self.limit.burst(self.limit.burst + hits)).unwrap();
+        assert!(!worst.is_excess(), "more than {hits} hits were added: {}", self.all);
     }
 }

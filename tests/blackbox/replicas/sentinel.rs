@@ -48,9 +48,6 @@ fn a_valkey_that_is_killed_is_replaced() {
     let flags = sentinels.flags();
     let changed = kill_primary("Valkey with passwords, killed", &mut sentinels, flags, LIMIT);
     changed.assert_one_burst_more_at_most();
-    for log in &changed.logs {
-        assert!(!log.contains("secret") && !log.contains("hush"), "a password is told: {log}");
-    }
 }
 
 #[test]
@@ -72,7 +69,8 @@ fn a_planned_failover_is_followed() {
     sentinels.servers.wait_for_new_primary();
     let changed = change.end(sentinels.servers.primary());
     changed.assert_survived(SOON);
-    changed.assert_one_burst_more_at_most();
+    // The old one can be written to until the Sentinels tell that it is no more the primary, and some seconds longer.
+    changed.assert_two_primaries_at_most();
 }
 
 #[test]
@@ -104,25 +102,49 @@ fn one_sentinel_that_hangs_and_one_that_is_not_there_are_passed_over() {
 
 #[test]
 fn a_service_that_the_sentinels_do_not_know_is_told() {
-    let setup = SentinelSetup::new(Flavour::Redis);
-    let url = setup.url(&setup.sentinel_addresses(), "nobody");
+    let setup = SentinelSetup::new(Flavour::Redis).password("secret").sentinel_password("hush");
+    let mut flags = setup.flags();
+    flags[1] = setup.url(&setup.sentinel_addresses(), "nobody");
     let _sentinels = setup.start();
-    let fleet = Fleet::with_timeout(TIMEOUT, ["--redis-url".to_owned(), url], 1, &[LIMIT.or_local()]);
+    let warnings = warnings_in_vain(flags);
+    assert!(warnings.contains("nobody"), "the service is not named: {warnings}");
+    assert!(!warnings.contains("secret") && !warnings.contains("hush"), "a password is told: {warnings}");
+}
+
+#[test]
+fn sentinels_that_want_a_password_are_told_apart_from_the_primary() {
+    let setup = SentinelSetup::new(Flavour::Redis).sentinel_password("hush");
+    let url = setup.url(&setup.sentinel_addresses(), SERVICE);
+    let _sentinels = setup.start();
+    let warnings = warnings_in_vain(vec!["--redis-url".to_owned(), url]);
+    assert!(warnings.contains("--redis-sentinel-auth"), "the setting is not named: {warnings}");
+}
+
+/// Asks a replica that finds no primary. Its failure mode decides, and it tells why, but not again and again.
+fn warnings_in_vain(flags: Vec<String>) -> String {
+    let fleet = Fleet::with_timeout(TIMEOUT, flags, 1, &[LIMIT.or_local()]);
     let load = Load::start(Timeline::begin(), fleet.targets(), callers(50).to_vec(), Duration::from_secs(2));
     let history = load.history();
     assert_eq!(history.count(Answer::Failed), 0);
     assert!(history.admitted(|_| true) > 0, "the failure mode admits");
-    let log = fleet.logs().concat();
-    let warnings: Vec<_> = log.lines().filter(|line| line.contains("WARN")).collect();
-    assert!(warnings.iter().any(|line| line.contains("nobody")), "{log}");
-    assert!(warnings.len() <= 2, "it is told again and again: {log}");
+    let logs = fleet.logs();
+    let warnings: Vec<_> = logs[0].lines().filter(|line| line.contains(" WARN ")).collect();
+    let hindrances = warnings.iter().filter(|line| line.contains("Sentinel")).count();
+    // By who connects, and by who decides.
+    assert!((1..=2).contains(&hindrances), "it is told {hindrances} times: {}", logs[0]);
+    warnings.join("\n")
 }
 
 #[test]
 fn sentinels_that_come_late_are_used_without_a_restart() {
-    let setup = SentinelSetup::new(Flavour::Redis);
-    let fleet = Fleet::with_timeout(TIMEOUT, setup.flags(), 1, &[LIMIT]);
+    let setup = SentinelSetup::new(Flavour::Redis).password("secret").sentinel_password("hush");
+    // As envoyproxy/ratelimit has it.
+    let addresses: Vec<_> = setup.sentinel_addresses().iter().map(ToString::to_string).collect();
+    let list = format!("{SERVICE},{}", addresses.join(","));
+    let flags = ["--redis-type", "sentinel", "--redis-url", &list];
+    let logins = ["--redis-auth", "secret", "--redis-sentinel-auth", "hush"];
+    let flags = flags.into_iter().chain(logins).map(str::to_owned);
+    let _fleet = Fleet::with_timeout(TIMEOUT, flags, 1, &[LIMIT]);
     let sentinels = setup.start();
     wait_for("Comporta to use the primary", || (sentinels.servers.primary().script_users() == 1).then_some(()));
-    drop(fleet);
 }

@@ -7,6 +7,7 @@
 mod calls;
 mod central;
 mod change;
+mod changed;
 mod checker;
 mod demotion;
 mod faults;

@@ -113,8 +113,8 @@ impl Sentinels {
     }
 
     /// One of the three Sentinels.
-    pub(crate) fn watcher(&self, place: usize) -> &Redis {
-        &self.watchers[place]
+    pub(crate) fn watcher(&mut self, place: usize) -> &mut Redis {
+        &mut self.watchers[place]
     }
 
     /// Has a replica become the primary although nothing is wrong with the one that is. The Sentinels make that one a
@@ -127,15 +127,17 @@ impl Sentinels {
         });
     }
 
-    /// Waits until every Sentinel that runs says that the primary is the primary.
-    pub(crate) fn wait_until_agreed(&self) {
+    /// Whether a Sentinel tells of the primary that there is.
+    pub(crate) fn is_up_to_date(&self, place: usize) -> bool {
+        let told: [String; 2] = self.watchers[place].command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]);
         let primary = self.servers.primary().address();
-        let primary = [primary.ip().to_string(), primary.port().to_string()];
-        for watcher in &self.watchers {
-            wait_for("a Sentinel to know the primary", || {
-                let told: [String; 2] = watcher.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]);
-                (told == primary).then_some(())
-            });
+        told == [primary.ip().to_string(), primary.port().to_string()]
+    }
+
+    /// Waits until all Sentinels of these places are up to date.
+    pub(crate) fn wait_until_told(&self, places: impl IntoIterator<Item = usize>) {
+        for place in places {
+            wait_for("a Sentinel to know the primary", || self.is_up_to_date(place).then_some(()));
         }
     }
 

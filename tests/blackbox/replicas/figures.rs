@@ -16,7 +16,7 @@ const SLOW_MS: f64 = 100.0;
 #[derive(Debug)]
 pub(super) struct Figures {
     name: String,
-    requests: usize,
+    pub(super) requests: usize,
     pub(super) refused: usize,
     pub(super) failed: usize,
     pub(super) hits_admitted: u64,

@@ -36,6 +36,11 @@ impl Limit {
         self
     }
 
+    /// Whether it admits anything without its store.
+    pub(super) fn admits_alone(&self) -> bool {
+        self.failure_mode != ALONE_NOTHING
+    }
+
     /// Its unit in µs.
     pub(super) const fn period(&self) -> u64 {
         self.seconds * 1_000_000

@@ -89,6 +89,22 @@ fn an_old_primary_that_comes_back_is_noticed_by_nobody() {
 }
 
 #[test]
+fn a_sentinel_that_is_behind_leads_nobody_back() {
+    let mut sentinels = SentinelSetup::new(Flavour::Redis).start();
+    sentinels.watcher(2).kill();
+    sentinels.servers.kill_primary();
+    sentinels.servers.wait_for_new_primary();
+    sentinels.wait_until_told([0, 1]);
+    let change = Change::begin("the only Sentinel that answers is behind", sentinels.flags(), LIMIT);
+    sentinels.watcher(0).pause();
+    sentinels.watcher(1).pause();
+    sentinels.watcher(2).restart();
+    let changed = change.end(sentinels.servers.primary());
+    assert!(!sentinels.is_up_to_date(2), "nobody has told it of the new primary");
+    changed.assert_unnoticed();
+}
+
+#[test]
 fn one_sentinel_that_hangs_and_one_that_is_not_there_are_passed_over() {
     let setup = SentinelSetup::new(Flavour::Redis);
     let url = setup.url(&[vec![free_address()], setup.sentinel_addresses()].concat(), SERVICE);

@@ -29,6 +29,8 @@ pub(super) struct Sentinels {
     asked: Vec<Arc<Sentinel>>,
     /// For all answers together.
     patience: Duration,
+    /// Of the configuration by which the primary was last found.
+    epoch: u64,
 }
 
 impl Sentinels {
@@ -38,10 +40,35 @@ impl Sentinels {
             Arc::new(Sentinel { server: server.clone(), way })
         };
         // The rest of the time is for the primary itself.
-        Self { service: service.into(), asked: servers.iter().map(sentinel).collect(), patience: door.timeout / 2 }
+        Self {
+            service: service.into(),
+            asked: servers.iter().map(sentinel).collect(),
+            patience: door.timeout / 2,
+            epoch: 0,
+        }
     }
 
-    pub(super) async fn primary(&self) -> Result<Server, StoreError> {
+    pub(super) async fn primary(&mut self) -> Result<Server, StoreError> {
+        let newest = self.newest().await?;
+        self.epoch = newest.epoch;
+        Ok(newest.primary)
+    }
+
+    /// Waits until a newer configuration has another primary than this, and returns that. A connection that is good is not
+    /// left because those that know better do not answer.
+    pub(super) async fn moved_from(&self, server: &Server) -> Server {
+        loop {
+            sleep(random::between(INTERVAL * 4 / 5, INTERVAL * 6 / 5)).await;
+            match self.newest().await {
+                Ok(newest) if newest.primary != *server && newest.epoch >= self.epoch => return newest.primary,
+                Ok(_) => {}
+                // The primary may do well without them.
+                Err(error) => debug!("{error}"),
+            }
+        }
+    }
+
+    async fn newest(&self) -> Result<Answer, StoreError> {
         let mut asked = JoinSet::new();
         for sentinel in &self.asked {
             let (sentinel, service) = (Arc::clone(sentinel), Arc::clone(&self.service));
@@ -54,24 +81,7 @@ impl Sentinels {
         let most = self.asked.len() / 2 + 1;
         let what = format!("no Sentinel tells the primary of {}", self.service);
         let answers = gather(asked, most, &what).await?;
-        answers
-            .into_iter()
-            .max_by_key(|answer| answer.epoch)
-            .map(|newest| newest.primary)
-            .ok_or(StoreError::Unreachable(what))
-    }
-
-    /// Waits until the primary is another one than this, and returns that.
-    pub(super) async fn moved_from(&self, server: &Server) -> Server {
-        loop {
-            sleep(random::between(INTERVAL * 4 / 5, INTERVAL * 6 / 5)).await;
-            match self.primary().await {
-                Ok(primary) if primary != *server => return primary,
-                Ok(_) => {}
-                // The primary may do well without them.
-                Err(error) => debug!("{error}"),
-            }
-        }
+        answers.into_iter().max_by_key(|answer| answer.epoch).ok_or(StoreError::Unreachable(what))
     }
 }
 

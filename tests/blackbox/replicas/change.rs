@@ -67,6 +67,9 @@ impl Change {
         sleep(AFTER);
         let fallback = fallback(&fleet);
         let history = load.stop();
+        let logs = fleet.logs().into_iter().zip(logged);
+        let logs: Vec<_> = logs.map(|(log, before)| log[before..].to_owned()).collect();
+        eprintln!("--- what the replicas printed of it ---\n{}---", logs.join("---\n"));
 
         let part = |name_of_part, which: &dyn Fn(&Asked) -> bool, fallback| {
             let name = format!("{name}, {name_of_part}");
@@ -81,7 +84,7 @@ impl Change {
             time_to_use: Duration::from_micros(used - there),
             time_of_two: used - gone,
             time_after: history.asked.last().unwrap().sent - settled,
-            logs: fleet.logs().into_iter().zip(logged).map(|(log, before)| log[before..].to_owned()).collect(),
+            logs,
             history,
         }
     }

@@ -53,8 +53,10 @@ impl Changed {
         after.assert_exact(limit);
         after.assert_decided_by_store();
         let (admitted, at_full_rate) = (after.figures.hits_admitted, limit.amount * self.time_after / limit.period());
-        let is_used = admitted * 100 >= at_full_rate * 90;
-        assert!(is_used || after.figures.is_slow(), "of {at_full_rate} hits after the change: {}", after.figures);
+        // However slow a machine is, what admits next to nothing has no store.
+        let least = if after.figures.is_slow() { 25 } else { 90 };
+        let is_used = admitted * 100 >= at_full_rate * least;
+        assert!(is_used, "less than {least} % of {at_full_rate} hits after the change: {}", after.figures);
     }
 
     /// It was as if nothing had happened.

@@ -134,7 +134,7 @@ impl Sentinel {
         match place {
             Value::ServerError(error) => Err(door.refused(&self.server, error)),
             Value::Nil => {
-                let cause = format!("this Sentinel knows no {service}; correct the name in --redis-url");
+                let cause = format!("this Sentinel knows no service {service:?}; correct the name in --redis-url");
                 Err(door.told(&self.server, StoreError::Refused, &cause))
             }
             place => {

@@ -1,6 +1,7 @@
 //! What the tests share: real processes that never outlive their test, addresses for them, and two small clients.
 
 mod authority;
+mod cluster;
 mod comporta;
 mod envoy;
 mod forwarder;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::redis::{Flavour, Redis, RedisSetup};
 pub(crate) use authority::{Authority, Identity};
+pub(crate) use cluster::{Cluster, ClusterSetup};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 pub(crate) use forwarder::Forwarder;

@@ -64,8 +64,13 @@ struct Tls {
 impl RedisSetup {
     /// On an address of its own, which nothing listens on yet.
     pub(crate) fn new() -> Self {
+        Self::at(free_address())
+    }
+
+    /// On this address.
+    pub(crate) fn at(address: SocketAddr) -> Self {
         Self {
-            address: free_address(),
+            address,
             is_on_socket: false,
             tls: None,
             password: None,
@@ -300,9 +305,20 @@ impl Redis {
 
     /// How often each command was called since the start, by its name in lower case: `evalsha`, `config|get`.
     pub(crate) fn command_counts(&self) -> BTreeMap<String, u64> {
-        let stats: String = self.command(&["INFO", "commandstats"]);
+        self.counts("commandstats", "cmdstat_", ":calls=")
+    }
+
+    /// How often each kind of error was answered since the start: `MOVED`, `ERR`.
+    pub(crate) fn error_counts(&self) -> BTreeMap<String, u64> {
+        self.counts("errorstats", "errorstat_", ":count=")
+    }
+
+    /// What a section of `INFO` counts. Its lines are a prefix, a name, a separator, the count, and perhaps more after a
+    /// comma.
+    fn counts(&self, section: &str, prefix: &str, separator: &str) -> BTreeMap<String, u64> {
+        let stats: String = self.command(&["INFO", section]);
         let count = |line: &str| {
-            let (name, values) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let (name, values) = line.strip_prefix(prefix)?.split_once(separator)?;
             Some((name.to_owned(), values.split(',').next()?.parse().ok()?))
         };
         stats.lines().filter_map(count).collect()

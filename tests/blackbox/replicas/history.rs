@@ -23,7 +23,8 @@ pub(super) struct Asked {
 pub(super) enum Answer {
     Admitted,
     Refused,
-    /// None came: there was no connection, or it broke.
+    /// None came: there was no connection, or it broke, or a limit was without its store and is
+    /// [unavailable](super::limit::Limit::or_unavailable) then.
     Failed,
 }
 

@@ -5,6 +5,9 @@ use super::checker::Allowance;
 /// It admits nothing without its store, so that nothing but the store can have admitted a hit.
 const ALONE_NOTHING: &str = "closed";
 
+/// Without its store, each replica admits its part of it.
+const ALONE_ITS_PART: &str = "local";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) amount: u64,
@@ -32,13 +35,19 @@ impl Limit {
 
     /// Without its store, each replica admits its part of it.
     pub(super) const fn or_local(mut self) -> Self {
-        self.failure_mode = "local";
+        self.failure_mode = ALONE_ITS_PART;
+        self
+    }
+
+    /// Who asks while its store is away gets no answer, so that a history tells which keys were without it.
+    pub(super) const fn or_unavailable(mut self) -> Self {
+        self.failure_mode = "unavailable";
         self
     }
 
     /// Whether it admits anything without its store.
     pub(super) fn admits_alone(&self) -> bool {
-        self.failure_mode != ALONE_NOTHING
+        self.failure_mode == ALONE_ITS_PART
     }
 
     /// Its unit in µs.

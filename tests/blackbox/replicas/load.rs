@@ -69,6 +69,8 @@ pub(super) enum Keys {
     One,
     /// Of so many keys the first most often, the second half as often, the third a third as often.
     Skewed(u32),
+    /// This one, whatever others ask for.
+    Only(u32),
 }
 
 impl Pace {
@@ -256,24 +258,28 @@ impl AtWork {
 }
 
 /// How often each key is chosen, in millionths of the first; each is added to those before it.
-struct Weights(Vec<u64>);
+struct Weights {
+    first: u32,
+    sums: Vec<u64>,
+}
 
 impl Weights {
     fn of(keys: Keys) -> Self {
-        let count = match keys {
-            Keys::One => 1,
-            Keys::Skewed(count) => count,
+        let (first, count) = match keys {
+            Keys::One => (0, 1),
+            Keys::Skewed(count) => (0, count),
+            Keys::Only(key) => (key, 1),
         };
         let sums = (1..=u64::from(count)).scan(0, |sum, rank| {
             *sum += 1_000_000 / rank;
             Some(*sum)
         });
-        Self(sums.collect())
+        Self { first, sums: sums.collect() }
     }
 
     fn choose(&self, random: &mut Rng) -> u32 {
-        let all = *self.0.last().expect("a key");
+        let all = *self.sums.last().expect("a key");
         let drawn = random.u64(..all);
-        u32::try_from(self.0.partition_point(|&sum| sum <= drawn)).unwrap()
+        self.first + u32::try_from(self.sums.partition_point(|&sum| sum <= drawn)).unwrap()
     }
 }

@@ -9,6 +9,7 @@ mod central;
 mod change;
 mod changed;
 mod checker;
+mod cluster;
 mod demotion;
 mod faults;
 mod figures;

@@ -1,6 +1,7 @@
 //! The store in a real Redis, through the library.
 
 mod auth;
+mod cluster;
 mod command_line;
 mod faults;
 mod heartbeat;

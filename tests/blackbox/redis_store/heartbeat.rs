@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{connected, start};
 use crate::harness::{PATIENCE, Redis};
 
-async fn wait_until_replicas_are(store: &Arc<RedisStore>, wanted: u32) {
+pub(super) async fn wait_until_replicas_are(store: &Arc<RedisStore>, wanted: u32) {
     let mut replicas = store.replicas();
     let counted = timeout(PATIENCE, replicas.wait_for(|count| *count == wanted)).await;
     assert!(counted.is_ok(), "{} replicas, and not {wanted}", *store.replicas().borrow());

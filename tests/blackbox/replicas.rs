@@ -23,7 +23,7 @@ mod sentinel;
 mod soak;
 mod timeline;
 
-/// Whether there is time for the long runs. The others take about a minute.
+/// Whether there is time for the long runs. The others take some minutes.
 fn is_soak() -> bool {
     std::env::var_os("COMPORTA_SOAK").is_some_and(|value| value == "1")
 }

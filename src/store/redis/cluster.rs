@@ -7,6 +7,7 @@ mod map;
 mod slots;
 mod survey;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,8 +92,8 @@ impl Cluster {
         let mut member = self.owner(slot).await?;
         let mut is_asking = false;
         for _ in 0..=MOST_REDIRECTS {
-            let Failure { error, redirect } = match member.node.link.run(&Invocation { is_asking, ..*invocation }).await
-            {
+            let invocation = Invocation { is_asking, ..*invocation };
+            let Failure { error, redirect } = match self.doubting(member.node.link.run(&invocation)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -117,6 +118,16 @@ impl Cluster {
             }
         }
         Err(StoreError::Misrouted(format!("{MOST_REDIRECTS} servers of the Cluster name each other for slot {slot}")))
+    }
+
+    /// Waits for an answer. If it is late, another server may have taken over from one that hangs.
+    async fn doubting<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        if let Ok(answer) = timeout(self.known.recruiter.patience.connection, &mut answer).await {
+            return answer;
+        }
+        self.known.doubt.notify_one();
+        answer.await
     }
 
     /// Does a command on a key.

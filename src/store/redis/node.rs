@@ -18,7 +18,7 @@ pub(super) struct Node {
 /// How long calls wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// For a connection when there is none.
+    /// For a connection when there is none. An answer that takes longer is late.
     pub(super) connection: Duration,
     /// For an answer.
     pub(super) answer: Duration,

@@ -17,7 +17,8 @@ pub(crate) fn between(shortest: Duration, longest: Duration) -> Duration {
 
 /// One of the first `count` numbers; 0 if there are none.
 pub(crate) fn below(count: usize) -> usize {
-    usize::try_from(random_u64()).unwrap_or(usize::MAX).checked_rem(count).unwrap_or(0)
+    let place = random_u64().checked_rem(count as u64).unwrap_or(0);
+    usize::try_from(place).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), 
     if let Some(threads) = settings.threads {
         runtime.worker_threads(threads.into());
     }
-    runtime.enable_all().build()?.block_on(async {
+    let runtime = runtime.enable_all().build()?;
+    let ended = runtime.block_on(async {
         let shutdown = server::signals()?;
         let listeners = Listeners::bind(settings)?;
         let redis = redis.map(RedisStore::start).transpose()?;
@@ -72,5 +73,8 @@ fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), 
             redis.stop().await;
         }
         Ok(())
-    })
+    });
+    // A name that is being looked up, or a file that hangs, must not hold up the end.
+    runtime.shutdown_background();
+    ended
 }

@@ -43,6 +43,7 @@ pub struct StoreSettings {
         env = "COMPORTA_REDIS_AUTH",
         hide_env_values = true,
         value_name = "LOGIN",
+        allow_hyphen_values = true,
         conflicts_with = "redis_auth_file",
         value_parser = Secret("--redis-auth", Login::parse)
     )]
@@ -58,6 +59,7 @@ pub struct StoreSettings {
         env = "COMPORTA_REDIS_SENTINEL_AUTH",
         hide_env_values = true,
         value_name = "LOGIN",
+        allow_hyphen_values = true,
         conflicts_with = "redis_sentinel_auth_file",
         value_parser = Secret("--redis-sentinel-auth", Login::parse)
     )]
@@ -67,7 +69,7 @@ pub struct StoreSettings {
     #[arg(long, env = "COMPORTA_REDIS_SENTINEL_AUTH_FILE", value_name = "FILE")]
     pub redis_sentinel_auth_file: Option<PathBuf>,
 
-    /// Speak TLS, if --redis-url has no scheme
+    /// Speak TLS, if --redis-url has no scheme; otherwise its scheme says so
     #[arg(
         long,
         env = "COMPORTA_REDIS_TLS",
@@ -181,13 +183,14 @@ impl StoreSettings {
             && let Some(setting) = self.tls_setting()
         {
             return Err(format!(
-                "{setting} is of no use without TLS: write rediss in place of redis in --redis-url, or give --redis-tls \
-                 if it has no scheme"
+                "{setting} is for TLS, and --redis-url is not: write rediss in place of redis there, or give --redis-tls if \
+                 it has no scheme"
             ));
         }
-        let is_sentinel = address.kind() == RedisKind::Sentinel;
-        if (self.redis_sentinel_auth.is_some() || self.redis_sentinel_auth_file.is_some()) && !is_sentinel {
-            return Err("--redis-sentinel-auth is of no use without Sentinels: see --redis-url".to_owned());
+        if address.kind() != RedisKind::Sentinel
+            && let Some(setting) = self.sentinel_login_setting()
+        {
+            return Err(format!("{setting} is of no use without Sentinels: see --redis-url"));
         }
         Ok(Some(RedisSettings {
             address,
@@ -223,7 +226,16 @@ impl StoreSettings {
     /// A setting that says something about a Redis.
     fn belongs_to_redis(&self) -> Option<&'static str> {
         let has_type = self.redis_type.is_some().then_some("--redis-type");
-        has_type.or_else(|| self.login_setting()).or_else(|| self.tls_setting())
+        let login = || self.login_setting().or_else(|| self.sentinel_login_setting());
+        has_type.or_else(login).or_else(|| self.tls_setting())
+    }
+
+    fn sentinel_login_setting(&self) -> Option<&'static str> {
+        match (&self.redis_sentinel_auth, &self.redis_sentinel_auth_file) {
+            (Some(_), _) => Some("--redis-sentinel-auth"),
+            (None, Some(_)) => Some("--redis-sentinel-auth-file"),
+            (None, None) => None,
+        }
     }
 
     fn login_setting(&self) -> Option<&'static str> {
@@ -240,8 +252,9 @@ impl StoreSettings {
             (&self.redis_tls_cert, "--redis-tls-cert"),
             (&self.redis_tls_key, "--redis-tls-key"),
         ];
-        let has_name = self.redis_tls_server_name.is_some().then_some("--redis-tls-server-name");
-        files.iter().find(|(file, _)| file.is_some()).map(|(_, setting)| *setting).or(has_name)
+        let file = files.iter().find(|(file, _)| file.is_some()).map(|(_, setting)| *setting);
+        let name = self.redis_tls_server_name.is_some().then_some("--redis-tls-server-name");
+        file.or(name).or(self.redis_tls.then_some("--redis-tls"))
     }
 }
 
@@ -284,9 +297,11 @@ where
 
     fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
         let Self(flag, read) = self;
-        read(&value.to_string_lossy()).map_err(|error| {
-            clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}: {error}\n")).with_cmd(command)
-        })
+        let told = |fault: &dyn Display| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}: {fault}\n")).with_cmd(command)
+        };
+        let text = value.to_str().ok_or_else(|| told(&"it is not UTF-8"))?;
+        read(text).map_err(|fault| told(&fault))
     }
 }
 

@@ -52,9 +52,11 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// Another one, which is spoken to as this one is.
-    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Self {
-        Self::Tcp { host: host.to_owned(), port, is_tls: self.is_tls() }
+    /// Another one, which a server has named, and which is spoken to as this one is. `None` if that is no place.
+    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Option<Self> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'%');
+        let is_place = (1..=255).contains(&host.len()) && host.bytes().all(is_part) && port != 0;
+        is_place.then(|| Self::Tcp { host: host.to_owned(), port, is_tls: self.is_tls() })
     }
 
     pub(super) fn host(&self) -> &str {
@@ -102,7 +104,7 @@ pub enum AddressError {
          give redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, or SERVICE,HOST:PORT,HOST:PORT with --redis-type sentinel"
     )]
     Service,
-    #[error("a list cannot be read: give HOST:PORT,HOST:PORT with no login in it, and that in --redis-auth-file")]
+    #[error("a list cannot be read: give HOST:PORT,HOST:PORT; a login belongs in --redis-auth-file")]
     List,
     #[error("its scheme says something else than --redis-type: give one of them")]
     Kind,

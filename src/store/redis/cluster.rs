@@ -9,6 +9,7 @@ mod survey;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, ToRedisArgs, Value};
@@ -66,7 +67,8 @@ impl Recruiter {
             database: self.database,
             scripts: self.scripts.clone(),
         };
-        Arc::new(Member { server: server.clone(), node: Node::start(connector, self.patience) })
+        let node = Node::start(connector, self.patience);
+        Arc::new(Member { server: server.clone(), node, is_named: AtomicBool::new(false) })
     }
 }
 
@@ -79,10 +81,10 @@ impl Cluster {
         scripts: Vec<Arc<PreparedScript>>,
         patience: Patience,
     ) -> Self {
-        let recruiter = Recruiter { door: door.clone(), database, scripts, patience };
+        let recruiter = Recruiter { door, database, scripts, patience };
         let map = watch::Sender::new(SlotMap::new());
         let known = Arc::new(Known { map, doubt: Notify::new(), recruiter });
-        let surveyor = Surveyor::new(Arc::clone(&known), seeds, door);
+        let surveyor = Surveyor::new(Arc::clone(&known), seeds);
         Self { known, _survey: BackgroundTask::spawn(surveyor.run()) }
     }
 
@@ -92,32 +94,30 @@ impl Cluster {
         let mut member = self.owner(slot).await?;
         let mut is_asking = false;
         for _ in 0..=MOST_REDIRECTS {
-            let invocation = Invocation { is_asking, ..*invocation };
-            let Failure { error, redirect } = match self.doubting(member.node.link.run(&invocation)).await {
+            let Failure { error, redirect } = match self.doubting(member.node.link.run(invocation, is_asking)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             match redirect {
                 Some(Redirect::Moved(place)) => {
-                    let owner = place.seen_from(&member.server);
-                    (member, is_asking) = (self.known.member(&owner).ok_or(error)?, false);
+                    (member, is_asking) = (self.known.named(&place, &member.server).ok_or(error)?, false);
                     self.known.give(slot, &member);
                 }
                 Some(Redirect::Ask(place)) => {
-                    let receiver = place.seen_from(&member.server);
-                    (member, is_asking) = (self.known.member(&receiver).ok_or(error)?, true);
+                    (member, is_asking) = (self.known.named(&place, &member.server).ok_or(error)?, true);
                 }
                 Some(Redirect::Again) => sleep(WAY_OF_A_KEY).await,
                 None => {
-                    // Another may have taken over, or nobody.
-                    if matches!(error, StoreError::Unreachable(_) | StoreError::Lost(_) | StoreError::Misrouted(_)) {
+                    // The slot may have another primary by now. What is in a bucket says nothing about that.
+                    if !matches!(error, StoreError::Malformed(_)) {
                         self.known.doubt.notify_one();
                     }
                     return Err(error);
                 }
             }
         }
-        Err(StoreError::Misrouted(format!("{MOST_REDIRECTS} servers of the Cluster name each other for slot {slot}")))
+        self.known.doubt.notify_one();
+        Err(StoreError::Misrouted(format!("slot {slot} of the Cluster is nobody's, after {MOST_REDIRECTS} redirects")))
     }
 
     /// Waits for an answer. If it is late, another server may have taken over from one that hangs.
@@ -161,7 +161,7 @@ impl Cluster {
     /// there is no such Cluster.
     pub(super) async fn tried(&self) {
         let mut map = self.known.map.subscribe();
-        let tried = map.wait_for(SlotMap::was_asked_for).await.map(|map| map.members().to_vec());
+        let tried = map.wait_for(SlotMap::was_asked_for).await.map(|map| map.primaries());
         for member in tried.unwrap_or_default() {
             member.node.link.tried().await;
         }
@@ -184,14 +184,17 @@ impl Cluster {
 }
 
 impl Known {
-    /// The one that is this server. `None` if there are too many.
-    fn member(&self, server: &Server) -> Option<Arc<Member>> {
-        let known = self.map.borrow().member(server);
-        known.or_else(|| {
+    /// The one that a server has named. `None` if that is no server, or if there are too many.
+    fn named(&self, place: &Place, by: &Server) -> Option<Arc<Member>> {
+        let server = by.elsewhere(place.host.as_deref().unwrap_or(by.host()), place.port)?;
+        let known = self.map.borrow().member(&server);
+        let member = known.or_else(|| {
             let mut found = None;
-            self.map.send_modify(|map| found = map.member_or(server, || self.recruiter.start(server)));
+            self.map.send_modify(|map| found = map.member_or(&server, || self.recruiter.start(&server)));
             found
-        })
+        })?;
+        member.is_named.store(true, Ordering::Relaxed);
+        Some(member)
     }
 
     /// Notes that a slot has moved.
@@ -199,11 +202,5 @@ impl Known {
         self.map.send_modify(|map| map.give(slot, member));
         // It is seldom the only one.
         self.doubt.notify_one();
-    }
-}
-
-impl Place {
-    fn seen_from(&self, server: &Server) -> Server {
-        server.elsewhere(self.host.as_deref().unwrap_or(server.host()), self.port)
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 use redis::{ServerError, Value};
 use tokio::select;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use super::address::Server;
 use super::door::{Door, Entered};
+use super::link::Ending;
 use super::script::PreparedScript;
 use super::sentinel::Sentinels;
 use super::{eviction, fault};
@@ -40,9 +40,7 @@ pub(super) enum Target {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) server: Server,
-    pub(super) connection: MultiplexedConnection,
-    /// Moves the bytes. It ends when the connection does; dropped, it ends the connection.
-    pub(super) driver: JoinSet<()>,
+    pub(super) entered: Entered,
     /// How the server evicts our keys, if it may.
     pub(super) eviction: Option<String>,
 }
@@ -60,7 +58,7 @@ impl Connector {
 
     /// Keeps a connection to a server what it was when it was opened: one to the primary, under the login that counts.
     /// Returns why it can no longer be used.
-    pub(super) async fn outlive(&mut self, server: &Server, mut connection: MultiplexedConnection) -> String {
+    pub(super) async fn outlive(&mut self, server: &Server, mut connection: MultiplexedConnection) -> Ending {
         let Self { target, door, .. } = self;
         let mut moved = pin!(async {
             match target {
@@ -70,11 +68,8 @@ impl Connector {
         });
         loop {
             select! {
-                primary = &mut moved => return format!("the Sentinels have made {primary} the primary"),
-                () = door.login.changed() => match door.show_login(&mut connection).await {
-                    Ok(()) => info!("logged in to {server} anew"),
-                    Err(cause) => warn!("{server} does not take the new login, and the old one is kept: {cause}"),
-                }
+                primary = &mut moved => return Ending::Moved(primary),
+                () = door.login.changed() => door.log_in_anew(server, &mut connection).await,
             }
         }
     }
@@ -84,7 +79,8 @@ impl Connector {
             Target::Primary(server) | Target::Member(server) => server.clone(),
             Target::Elected(sentinels) => sentinels.primary().await?,
         };
-        let Entered { mut connection, driver } = self.door.enter(&server).await?;
+        let mut entered = self.door.enter(&server).await?;
+        let connection = &mut entered.connection;
         if self.database != 0 {
             let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.database)).await;
             if let Value::ServerError(error) = selected.map_err(|error| self.door.unreachable(&server, &error))? {
@@ -102,27 +98,20 @@ impl Connector {
             .await
             .map_err(|error| self.door.unreachable(&server, &error))?;
         for reply in &replies {
-            if let Value::ServerError(error) = reply {
-                self.check(&server, error)?;
+            match reply {
+                Value::ServerError(error) if error.code() == "NOAUTH" => return Err(self.door.refused(&server, error)),
+                // Managed services forbid some of it, and a server that is loading does nothing yet; scripts also go with
+                // the calls.
+                Value::ServerError(error) => debug!("{server} does not prepare for calls: {}", fault::in_words(error)),
+                _ => {}
             }
         }
         if !matches!(self.target, Target::Member(_)) && replies.first().is_some_and(is_replica) {
             let cause = "it is a read-only replica, and the primary is wanted";
-            return Err(self.door.told(&server, StoreError::Misrouted, cause));
+            return Err(self.door.error(&server, StoreError::Misrouted, cause));
         }
         let eviction = replies.last().and_then(eviction::policy_that_evicts);
-        Ok(Opened { server, connection, driver, eviction })
-    }
-
-    /// Whether we can go on although the server does not keep a script, or does not tell its role or its settings. Managed
-    /// services forbid some of it, and a server that is loading does nothing yet; scripts also go with the calls.
-    fn check(&self, server: &Server, error: &ServerError) -> Result<(), StoreError> {
-        let is_full = error.details().is_some_and(|details| details.starts_with("max number of clients"));
-        if is_full || error.code() == "NOAUTH" {
-            return Err(self.door.refused(server, error));
-        }
-        debug!("{server} does not prepare for calls: {}", fault::in_words(error));
-        Ok(())
+        Ok(Opened { server, entered, eviction })
     }
 
     fn not_selected(&self, server: &Server, error: &ServerError) -> StoreError {
@@ -130,7 +119,7 @@ impl Connector {
             return self.door.refused(server, error);
         }
         let cause = format!("{}; the database is the number at the end of --redis-url", fault::in_words(error));
-        self.door.told(server, StoreError::Refused, &cause)
+        self.door.error(server, StoreError::Refused, &cause)
     }
 }
 

@@ -1,17 +1,16 @@
-use std::error::Error;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, ServerError, Value};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, ServerError, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::{info, warn};
 
 use super::address::Server;
-use super::login::{CurrentLogin, Login};
+use super::login::CurrentLogin;
 use super::tls::{self, TlsSettings};
-use super::{fault, stream};
+use super::{fault, greeting, stream};
 use crate::store::StoreError;
 
 /// So many commands can be waiting to be written before the next one has to wait for a place. They take their places in
@@ -23,7 +22,7 @@ const MOST_WAITING: usize = 16_384;
 pub(super) struct Door {
     pub(super) tls: TlsSettings,
     pub(super) login: CurrentLogin,
-    /// For everything from the name of the host until a connection can be used. Who enters bounds it.
+    /// For everything from the name of the host until a connection can be used.
     pub(super) timeout: Duration,
 }
 
@@ -36,91 +35,88 @@ pub(super) struct Entered {
 }
 
 impl Door {
-    /// Connects and logs in. It takes as long as it takes.
+    /// Connects and logs in. The timeout is for the caller to apply.
     pub(super) async fn enter(&mut self, server: &Server) -> Result<Entered, StoreError> {
-        let login = self.login.get();
-        let stream = stream::open(server, &self.tls)
-            .await
-            .map_err(|error| self.told(server, StoreError::Unreachable, &tls::explain(&error)))?;
-        // Who calls bounds each call, and must know when the bound was reached.
+        let mut stream = stream::open(server, &self.tls).await.map_err(|error| self.no_way(server, &error))?;
+        let greeting = greeting::exchange(&mut stream).await.map_err(|error| self.no_way(server, &error))?;
+        if let Some(refusal) = greeting.refusal() {
+            return Err(self.error(server, StoreError::Refused, refusal));
+        }
+        // Who calls bounds each call, and must know when the bound was reached. The client forgets what a server says to a
+        // login, so we log in ourselves.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(MOST_WAITING);
-        let entered = MultiplexedConnection::new_with_config(&identity(login.as_deref()), stream, config).await;
-        let (connection, bytes_mover) = entered.map_err(|error| self.not_let_in(server, &error))?;
+        let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let (mut connection, bytes_mover) = MultiplexedConnection::new_with_config(&nobody, stream, config)
+            .await
+            .map_err(|error| self.unreachable(server, &error))?;
         let mut driver = JoinSet::new();
         driver.spawn(bytes_mover);
+        self.introduce(server, &mut connection).await?;
         Ok(Entered { connection, driver })
     }
 
     /// Logs in anew on a connection that is open.
-    pub(super) async fn show_login(&mut self, connection: &mut MultiplexedConnection) -> Result<(), String> {
-        let Some(login) = self.login.get() else { return Ok(()) };
-        let mut command = redis::cmd("AUTH");
-        if let Some(user) = &login.user {
-            command.arg(user);
+    pub(super) async fn log_in_anew(&mut self, server: &Server, connection: &mut MultiplexedConnection) {
+        let introduced = timeout(self.timeout, self.introduce(server, connection)).await;
+        match introduced {
+            Ok(Ok(())) => info!("logged in to {server} anew"),
+            Ok(Err(error)) => warn!("the new login is not taken, and the old one is kept: {}", error.into_cause()),
+            Err(_) => warn!("{server} does not answer to the new login within {:?}", self.timeout),
         }
-        command.arg(&login.password);
-        match timeout(self.timeout, connection.send_packed_command(&command)).await {
-            Ok(Ok(Value::ServerError(error))) => Err(self.withheld(&fault::in_words(&error))),
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.withheld(&error.to_string())),
-            Err(_) => Err(format!("no answer within {:?}", self.timeout)),
+    }
+
+    /// Logs in, if there is a login, and says what we are, for those who list clients.
+    async fn introduce(&mut self, server: &Server, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+        let login = self.login.get();
+        let mut introduction = redis::pipe();
+        if let Some(login) = &login {
+            introduction.cmd("AUTH").arg(login.user.as_deref()).arg(&login.password);
+        }
+        for (field, value) in [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
+            introduction.cmd("CLIENT").arg("SETINFO").arg(field).arg(value);
+        }
+        let replies = connection
+            .send_packed_commands(&introduction, 0, introduction.len())
+            .await
+            .map_err(|error| self.unreachable(server, &error))?;
+        match replies.first() {
+            Some(Value::ServerError(error)) if login.is_some() => Err(self.refused(server, error)),
+            // Servers before 7.2 do not know of this, and users may not be allowed to; nothing depends on it.
+            _ => Ok(()),
         }
     }
 
     /// A server that does not do what it must before it is used.
     pub(super) fn refused(&self, server: &Server, error: &ServerError) -> StoreError {
-        let mut cause = fault::in_words(error);
-        if error.code() == "NOAUTH" {
-            cause = format!("{cause}: give one in {}", self.login.setting);
-        }
-        self.told(server, StoreError::Refused, &cause)
+        let setting = self.login.setting;
+        let cause = match error.code() {
+            "WRONGPASS" => format!("the user or the password is wrong; correct them in {setting}"),
+            "NOAUTH" => format!("{}: give one in {setting}", fault::in_words(error)),
+            _ => fault::in_words(error),
+        };
+        self.error(server, StoreError::Refused, &cause)
     }
 
     /// A connection that broke before it was used.
     pub(super) fn unreachable(&self, server: &Server, error: &RedisError) -> StoreError {
-        self.told(server, StoreError::Unreachable, &explain(error))
+        self.error(server, StoreError::Unreachable, &error.to_string())
     }
 
-    fn not_let_in(&self, server: &Server, error: &RedisError) -> StoreError {
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                let cause = format!("the user or the password is wrong; correct them in {}", self.login.setting);
-                self.told(server, StoreError::Refused, &cause)
-            }
-            _ if error.is_connection_dropped() && !server.is_tls() => {
-                let cause = format!("{error}; a server that wants TLS does so: give rediss in place of redis then");
-                self.told(server, StoreError::Unreachable, &cause)
-            }
-            _ => self.unreachable(server, error),
+    fn no_way(&self, server: &Server, error: &io::Error) -> StoreError {
+        let mut cause = tls::explain(error);
+        let is_cut_off = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof);
+        if is_cut_off && matches!(server, Server::Tcp { is_tls: false, .. }) {
+            cause.push_str("; a server that wants TLS does so: give rediss in place of redis then");
         }
+        self.error(server, StoreError::Unreachable, &cause)
     }
 
-    /// A cause with the server's address.
-    pub(super) fn told(&self, server: &Server, kind: fn(String) -> StoreError, cause: &str) -> StoreError {
-        kind(format!("{server}: {}", self.withheld(cause)))
-    }
-
-    /// A cause that is fit for the log. Some servers repeat what they were sent, and that may have been the password.
-    fn withheld(&self, cause: &str) -> String {
+    /// An error with the server's address, fit for the log. Some servers repeat what they were sent, and that may have been
+    /// the password.
+    pub(super) fn error(&self, server: &Server, kind: fn(String) -> StoreError, cause: &str) -> StoreError {
         if self.login.password_is_in(cause) {
-            return "the server's answer has the password in it, and is not shown".to_owned();
+            return kind(format!("{server}: the server's answer has the password in it, and is not shown"));
         }
-        fault::one_line(cause)
+        kind(format!("{server}: {}", fault::one_line(cause)))
     }
-}
-
-fn identity(login: Option<&Login>) -> RedisConnectionInfo {
-    let nobody = RedisConnectionInfo::default().set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    match login {
-        None => nobody,
-        Some(Login { user: None, password }) => nobody.set_password(password),
-        Some(Login { user: Some(user), password }) => nobody.set_username(user).set_password(password),
-    }
-}
-
-/// What the client says went wrong. It wraps what the way to the server says, twice.
-fn explain(error: &RedisError) -> String {
-    let wrapped = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
-    let of_way = wrapped.and_then(|wrapped| wrapped.downcast_ref::<io::Error>());
-    of_way.map_or_else(|| error.to_string(), tls::explain)
 }

@@ -2,15 +2,16 @@ use tokio::task::JoinSet;
 
 use crate::store::StoreError;
 
-/// Waits until so many have answered, or until all have answered or failed: so each must be bounded. The others go on, and
-/// nobody waits for them. If nobody has answered, tells why after `what` is not known.
-pub(super) async fn gather<T: Send + 'static>(
+/// The newest of the answers, when most of those that were asked have answered, or all have answered or failed: so each
+/// must be bounded. The others go on, and nobody waits for them. If nobody has answered, tells why after `what`.
+pub(super) async fn newest_of_most<T: Send + 'static, Age: Ord>(
     mut asked: JoinSet<Result<T, StoreError>>,
-    enough: usize,
     what: &str,
-) -> Result<Vec<T>, StoreError> {
+    age: impl Fn(&T) -> Age,
+) -> Result<T, StoreError> {
+    let most = asked.len() / 2 + 1;
     let (mut answers, mut failures) = (Vec::new(), Vec::new());
-    while answers.len() < enough
+    while answers.len() < most
         && let Some(ended) = asked.join_next().await
     {
         match ended {
@@ -21,13 +22,12 @@ pub(super) async fn gather<T: Send + 'static>(
         }
     }
     asked.detach_all();
-    if !answers.is_empty() {
-        return Ok(answers);
-    }
-    let kind = match failures.iter().find(|error| matches!(error, StoreError::Refused(_))) {
-        Some(_) => StoreError::Refused,
-        None => StoreError::Unreachable,
-    };
-    let causes: Vec<String> = failures.into_iter().map(StoreError::into_cause).collect();
-    Err(kind(format!("{what}: {}", causes.join("; "))))
+    answers.into_iter().max_by_key(age).ok_or_else(|| {
+        let kind = match failures.iter().find(|error| matches!(error, StoreError::Refused(_))) {
+            Some(_) => StoreError::Refused,
+            None => StoreError::Unreachable,
+        };
+        let causes: Vec<String> = failures.into_iter().map(StoreError::into_cause).collect();
+        kind(format!("{what}: {}", causes.join("; ")))
+    })
 }

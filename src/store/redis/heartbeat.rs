@@ -87,7 +87,7 @@ impl Heartbeat {
 
     async fn report(&self) -> Result<Report, StoreError> {
         let arguments = [self.name.clone(), LONGEST_SILENCE.as_millis().to_string()];
-        let report = Invocation { script: &self.script, key: &self.key, arguments: &arguments, is_asking: false };
+        let report = Invocation { script: &self.script, key: &self.key, arguments: &arguments };
         let Value::Array(answer) = self.route.run(&report).await? else {
             return Err(StoreError::Malformed("the number of replicas is no number".to_owned()));
         };

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::backoff::Backoff;
 use super::connect::{Connector, Opened};
-use super::link::{Connection, LinkState};
+use super::door::Entered;
+use super::link::{Connection, Ending, LinkState};
 use crate::store::StoreError;
 
 /// A connection that has lived for so long was a good one: after it, the next attempt follows at once.
@@ -46,12 +47,14 @@ impl Keeper {
             }
 
             let up_since = Instant::now();
-            let cause = self.serve(opened).await;
-            warn!("lost the connection to {server}: {cause}");
-            self.state.send_replace(LinkState::Down(StoreError::Unreachable(format!("{server}: {cause}"))));
+            let ending = self.serve(opened).await;
+            warn!("lost the connection to {server}: {ending}");
+            self.state.send_replace(LinkState::Down(StoreError::Unreachable(format!("{server}: {ending}"))));
             down_since = Some(Instant::now());
-            // One that breaks at once is no better than one that cannot be opened.
-            if up_since.elapsed() >= LASTING {
+            // One that breaks at once is no better than one that cannot be opened; and a replica that does not say that it
+            // is one may be met again and again.
+            let lasting = if matches!(ending, Ending::ReadOnly) { 100 * LASTING } else { LASTING };
+            if up_since.elapsed() >= lasting {
                 backoff = Backoff::default();
             }
         }
@@ -76,17 +79,23 @@ impl Keeper {
     }
 
     /// Lets calls have a connection until it breaks or another one is wanted, and says why.
-    async fn serve(&mut self, opened: Opened) -> String {
-        let Opened { server, connection: client, mut driver, .. } = opened;
-        let (connection, cause_to_give_up) = Connection::new(client.clone(), self.call_bound);
+    async fn serve(&mut self, opened: Opened) -> Ending {
+        let Opened { server, entered: Entered { connection: client, mut driver }, .. } = opened;
+        let (connection, given_up) = Connection::new(client.clone(), self.call_bound);
         let connection = Arc::new(connection);
         self.state.send_replace(LinkState::Up(Arc::clone(&connection)));
-        let cause = select! {
-            cause = cause_to_give_up => return cause.unwrap_or_default(),
-            _ = driver.join_next() => "the server has closed it".to_owned(),
-            cause = self.connector.outlive(&server, client) => cause,
+        let closed = || Ending::Broken("the server has closed it".to_owned());
+        let ending = select! {
+            ending = given_up => ending.unwrap_or_else(|_| closed()),
+            _ = driver.join_next() => closed(),
+            ending = self.connector.outlive(&server, client) => ending,
         };
-        connection.give_up(&cause);
-        cause
+        connection.give_up(ending.clone());
+        if !matches!(ending, Ending::Broken(_)) {
+            // Who waits for an answer still gets it.
+            let bound = self.call_bound;
+            tokio::spawn(async move { timeout(bound, driver.join_next()).await });
+        }
+        ending
     }
 }

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
+use super::address::Server;
 use super::fault;
 use super::redirect::Redirect;
 use super::script::Invocation;
@@ -49,9 +51,14 @@ pub(super) enum LinkState {
 }
 
 impl Link {
-    /// Runs a script. If there is a connection, the first poll puts it on its way.
-    pub(super) async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, Failure> {
-        self.connection().await?.run(invocation).await
+    /// Runs a script. If there is a connection, the first poll puts it on its way. `is_asking` tells the server that the
+    /// one that has the key's slot has named it: in a Cluster whose slots move.
+    pub(super) async fn run(
+        &self,
+        invocation: &Invocation<'_, impl ToRedisArgs>,
+        is_asking: bool,
+    ) -> Result<Value, Failure> {
+        self.connection().await?.run(invocation, is_asking).await
     }
 
     /// Does a command.
@@ -62,8 +69,8 @@ impl Link {
 
     /// Answers a question about the server itself, if there is a connection and it answers in time.
     pub(super) async fn ask(&self, questions: &Pipeline, patience: Duration) -> Option<Vec<Value>> {
-        let mut client = self.state.borrow().usable()?.client.clone();
-        timeout(patience, client.send_packed_commands(questions, 0, questions.len())).await.ok()?.ok()
+        let connection = Arc::clone(self.state.borrow().usable()?);
+        connection.ask(questions, patience).await
     }
 
     /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
@@ -120,23 +127,44 @@ pub(super) struct Connection {
     bound: Duration,
     /// Answers so far. Redis answers in the order of the commands.
     answers: AtomicU64,
-    /// Takes the reason to give it up; none is left when it has been.
-    give_up: Mutex<Option<oneshot::Sender<String>>>,
+    /// Takes how it ended; none is left when it has.
+    give_up: Mutex<Option<oneshot::Sender<Ending>>>,
+}
+
+/// Why a connection is used no longer.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    /// What was sent and is not answered never will be.
+    Broken(String),
+    /// The server has become a replica. It still answers what it was sent.
+    ReadOnly,
+    /// Another is the primary. This one still answers what it was sent.
+    Moved(Server),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(cause) => f.write_str(cause),
+            Self::ReadOnly => f.write_str("the server is a read-only replica"),
+            Self::Moved(primary) => write!(f, "the Sentinels have made {primary} the primary"),
+        }
+    }
 }
 
 impl Connection {
-    /// Also returns where the reason comes to when it is given up.
-    pub(super) fn new(client: MultiplexedConnection, bound: Duration) -> (Self, oneshot::Receiver<String>) {
-        let (give_up, cause) = oneshot::channel();
+    /// Also returns what tells how it ended.
+    pub(super) fn new(client: MultiplexedConnection, bound: Duration) -> (Self, oneshot::Receiver<Ending>) {
+        let (give_up, ending) = oneshot::channel();
         let answers = AtomicU64::new(0);
-        (Self { client, bound, answers, give_up: Mutex::new(Some(give_up)) }, cause)
+        (Self { client, bound, answers, give_up: Mutex::new(Some(give_up)) }, ending)
     }
 
     /// Lets no further call have it, and has it replaced.
-    pub(super) fn give_up(&self, cause: &str) {
+    pub(super) fn give_up(&self, ending: Ending) {
         if let Some(give_up) = self.give_up.lock().take() {
             // Nobody listens when it is being replaced already.
-            let _ = give_up.send(cause.to_owned());
+            let _ = give_up.send(ending);
         }
     }
 
@@ -144,11 +172,21 @@ impl Connection {
         self.give_up.lock().is_none()
     }
 
-    async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, Failure> {
+    async fn ask(&self, questions: &Pipeline, patience: Duration) -> Option<Vec<Value>> {
+        let answers_before = self.answers.load(Ordering::Relaxed);
+        let mut client = self.client.clone();
+        let answers = timeout(patience, client.send_packed_commands(questions, 0, questions.len())).await;
+        if answers.is_err() && self.answers.load(Ordering::Relaxed) == answers_before {
+            self.give_up(Ending::Broken(format!("no answer within {patience:?}")));
+        }
+        answers.ok()?.ok()
+    }
+
+    async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>, is_asking: bool) -> Result<Value, Failure> {
         self.bounded(async {
-            match self.invoke(&invocation.by_hash(), invocation.is_asking).await? {
+            match self.invoke(&invocation.by_hash(), is_asking).await? {
                 Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript) => {
-                    self.invoke(&invocation.by_text(), invocation.is_asking).await
+                    self.invoke(&invocation.by_text(), is_asking).await
                 }
                 reply => Ok(reply),
             }
@@ -180,20 +218,20 @@ impl Connection {
             Ok(Ok(Value::ServerError(error))) => {
                 if fault::is_read_only(&error) {
                     // The primary is elsewhere, and may be found under the same name.
-                    self.give_up("the server is a read-only replica");
+                    self.give_up(Ending::ReadOnly);
                 }
                 Err(Failure { error: fault::answered(&error), redirect: Redirect::of(&error) })
             }
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => {
                 let cause = fault::one_line(&error.to_string());
-                self.give_up(&cause);
+                self.give_up(Ending::Broken(cause.clone()));
                 Err(StoreError::Lost(cause).into())
             }
             Err(_) => {
                 let cause = format!("no answer within {:?}", self.bound);
                 if self.answers.load(Ordering::Relaxed) == answers_before {
-                    self.give_up(&cause);
+                    self.give_up(Ending::Broken(cause.clone()));
                 }
                 Err(StoreError::Lost(cause).into())
             }

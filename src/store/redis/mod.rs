@@ -1,8 +1,8 @@
 //! The store in a Redis that all replicas share.
 //!
 //! A bucket is one key, and a call is one script, so that each happens at one instant and any Cluster can hold the
-//! buckets. `Route` finds the server of a key: the only one, the primary that Sentinels name, or one of a Cluster. To each
-//! `Keeper` keeps one connection open, on which all calls are made at once; `Link` is how calls find it.
+//! buckets. `Route` finds the server of a key: the only one, the primary that Sentinels name, or one of a Cluster. A
+//! `Keeper` keeps one connection to each server; all calls share it, and find it through its `Link`.
 
 mod address;
 mod background;
@@ -13,6 +13,7 @@ mod door;
 mod eviction;
 mod fault;
 mod gather;
+mod greeting;
 mod heartbeat;
 mod keeper;
 mod keys;
@@ -177,7 +178,7 @@ impl Store for RedisStore {
         // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
         // place there; another call could then overtake this one.
         Box::pin(unconstrained(async move {
-            let call = Invocation { script: &script, key: &key, arguments: &arguments, is_asking: false };
+            let call = Invocation { script: &script, key: &key, arguments: &arguments };
             scripts::reply(&route.run(&call).await?)
         }))
     }

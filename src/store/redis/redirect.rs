@@ -37,10 +37,7 @@ impl Place {
     /// Reads `HOST:PORT`; an IPv6 address has no brackets there.
     fn read(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
-        let port = port.parse().ok().filter(|port| *port != 0)?;
-        // A server that does not know its own name says so.
-        let host = (host != "?").then_some(host)?;
-        Some(Self { host: (!host.is_empty()).then(|| host.to_owned()), port })
+        Some(Self { host: (!host.is_empty()).then(|| host.to_owned()), port: port.parse().ok()? })
     }
 }
 
@@ -62,9 +59,7 @@ mod tests {
             ("CLUSTERDOWN The cluster is down", None),
             ("MOVED", None),
             ("MOVED 3999", None),
-            ("MOVED 3999 ?:6381", None),
             ("MOVED 3999 127.0.0.1", None),
-            ("MOVED 3999 127.0.0.1:0", None),
             ("MOVED 3999 127.0.0.1:99999", None),
             ("ERR MOVED 3999 127.0.0.1:6381", None),
         ] {

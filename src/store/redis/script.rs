@@ -34,8 +34,6 @@ pub(super) struct Invocation<'a, A> {
     pub(super) script: &'a PreparedScript,
     pub(super) key: &'a str,
     pub(super) arguments: &'a [A],
-    /// The server is told that it was named by the one that has the key's slot: in a Cluster whose slots move.
-    pub(super) is_asking: bool,
 }
 
 impl<A: ToRedisArgs> Invocation<'_, A> {

@@ -7,11 +7,11 @@ use redis::{Value, from_redis_value_ref};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, info, warn};
 
 use super::address::Server;
 use super::door::{Door, Entered};
-use super::gather::gather;
+use super::gather::newest_of_most;
 use crate::random;
 use crate::store::StoreError;
 
@@ -57,13 +57,25 @@ impl Sentinels {
     /// Waits until a newer configuration has another primary than this, and returns that. A connection that is good is not
     /// left because those that know better do not answer.
     pub(super) async fn moved_from(&self, server: &Server) -> Server {
+        let mut are_missed = false;
         loop {
             sleep(random::between(INTERVAL * 4 / 5, INTERVAL * 6 / 5)).await;
             match self.newest().await {
-                Ok(newest) if newest.primary != *server && newest.epoch >= self.epoch => return newest.primary,
-                Ok(_) => {}
-                // The primary may do well without them.
-                Err(error) => debug!("{error}"),
+                Ok(newest) => {
+                    if mem::take(&mut are_missed) {
+                        info!("the Sentinels answer again");
+                    }
+                    // Who may not ask for epochs reads 0.
+                    let is_newer = newest.epoch > self.epoch || newest.epoch == 0;
+                    if is_newer && newest.primary != *server {
+                        return newest.primary;
+                    }
+                }
+                Err(error) if are_missed => debug!("{error}"),
+                Err(error) => {
+                    warn!("{error}; {server} is used, and it will not be noticed if another becomes the primary");
+                    are_missed = true;
+                }
             }
         }
     }
@@ -78,10 +90,8 @@ impl Sentinels {
                 answer.unwrap_or_else(|_| Err(sentinel.silent(patience)))
             });
         }
-        let most = self.asked.len() / 2 + 1;
         let what = format!("no Sentinel tells the primary of {}", self.service);
-        let answers = gather(asked, most, &what).await?;
-        answers.into_iter().max_by_key(|answer| answer.epoch).ok_or(StoreError::Unreachable(what))
+        newest_of_most(asked, &what, |answer| answer.epoch).await
     }
 }
 
@@ -115,10 +125,13 @@ impl Sentinel {
     async fn ask(&self, service: &str) -> Result<Answer, StoreError> {
         let Way { door, entered } = &mut *self.way.lock().await;
         // Taken out, and put back only by who has got an answer: a connection that has failed is not used again.
-        let mut way_in = match mem::take(entered).filter(|_| !door.login.has_changed()) {
+        let mut way_in = match mem::take(entered) {
             Some(entered) => entered,
             None => door.enter(&self.server).await?,
         };
+        if door.login.has_changed() {
+            door.log_in_anew(&self.server, &mut way_in.connection).await;
+        }
         let mut question = redis::pipe();
         question.cmd("SENTINEL").arg("MASTER").arg(service);
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
@@ -135,11 +148,12 @@ impl Sentinel {
             Value::ServerError(error) => Err(door.refused(&self.server, error)),
             Value::Nil => {
                 let cause = format!("this Sentinel knows no service {service:?}; correct the name in --redis-url");
-                Err(door.told(&self.server, StoreError::Refused, &cause))
+                Err(door.error(&self.server, StoreError::Refused, &cause))
             }
             place => {
                 let (host, port): (String, u16) = from_redis_value_ref(place).map_err(|_| self.strange(door))?;
-                Ok(Answer { primary: self.server.elsewhere(&host, port), epoch: config_epoch(state) })
+                let primary = self.server.elsewhere(&host, port).ok_or_else(|| self.strange(door))?;
+                Ok(Answer { primary, epoch: config_epoch(state) })
             }
         }
     }
@@ -149,7 +163,7 @@ impl Sentinel {
     }
 
     fn strange(&self, door: &Door) -> StoreError {
-        door.told(&self.server, StoreError::Refused, "it does not answer as a Sentinel does")
+        door.error(&self.server, StoreError::Refused, "it does not answer as a Sentinel does")
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) async fn open(server: &Server, tls: &TlsSettings) -> io::Result<Strea
     match server {
         Server::Tcp { host, port, is_tls: false } => Ok(Box::new(open_tcp(host, *port).await?)),
         Server::Tcp { host, port, is_tls: true } => {
+            let stream = open_tcp(host, *port).await?;
             // The files are read for each connection, so that new ones count without a restart.
             let settings = tls.clone();
             let config = spawn_blocking(move || settings.config()).await?.map_err(io::Error::other)?;
@@ -28,7 +29,7 @@ pub(super) async fn open(server: &Server, tls: &TlsSettings) -> io::Result<Strea
                 None => ServerName::try_from(host.clone()).map_err(io::Error::other)?,
             };
             let connector = TlsConnector::from(Arc::new(config));
-            Ok(Box::new(connector.connect(name, open_tcp(host, *port).await?).await?))
+            Ok(Box::new(connector.connect(name, stream).await?))
         }
         Server::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
     }

@@ -52,6 +52,9 @@ async fn answer(mut stream: TcpStream, answers: &'static [&'static [u8]]) {
     while matches!(stream.read(&mut buffer).await, Ok(1..)) {}
 }
 
+/// What a Redis answers to the first word.
+const PONG: &[u8] = b"+PONG\r\n";
+
 /// What a Redis answers to the client's name, and then to the question for its role, to three scripts, and to the question
 /// for its settings.
 const HELLO: &[u8] = b"+OK\r\n+OK\r\n";
@@ -59,22 +62,25 @@ const SETUP: &[u8] = b"*1\r\n$6\r\nmaster\r\n+a\r\n+b\r\n+c\r\n*0\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_redis_is_an_error_and_no_more() {
-    let cases: [&'static [&'static [u8]]; 15] = [
+    let cases: [&'static [&'static [u8]]; 18] = [
         &[],
         &[b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"],
         &[b"\x15\x03\x01\x00\x02\x02\x46"],
         &[b"\xff\xfe\xfd\x00\r\n"],
-        &[b"-ERR max number of clients reached\r\n-ERR max number of clients reached\r\n"],
-        &[HELLO, b"*1\r\n$5\r\nhal"],
-        &[HELLO, b"$9223372036854775807\r\nx"],
-        &[HELLO, b"*9223372036854775807\r\n"],
-        &[HELLO, b"*1000000000\r\n:1\r\n"],
-        &[HELLO, b"%4611686018427387904\r\n"],
-        &[HELLO, b"%-1\r\n"],
-        &[HELLO, b"|9223372036854775807\r\n"],
-        &[HELLO, b"=-5\r\n"],
-        &[HELLO, b"!-5\r\n"],
-        &[HELLO, b"*-5\r\n>-1\r\n~-1\r\n(x\r\n"],
+        &[b"-ERR max number of clients reached\r\n"],
+        &[b"+PONG and no end of it"],
+        &[b":1\r\n"],
+        &[PONG, b"-ERR max number of clients reached\r\n-ERR max number of clients reached\r\n"],
+        &[PONG, HELLO, b"*1\r\n$5\r\nhal"],
+        &[PONG, HELLO, b"$9223372036854775807\r\nx"],
+        &[PONG, HELLO, b"*9223372036854775807\r\n"],
+        &[PONG, HELLO, b"*1000000000\r\n:1\r\n"],
+        &[PONG, HELLO, b"%4611686018427387904\r\n"],
+        &[PONG, HELLO, b"%-1\r\n"],
+        &[PONG, HELLO, b"|9223372036854775807\r\n"],
+        &[PONG, HELLO, b"=-5\r\n"],
+        &[PONG, HELLO, b"!-5\r\n"],
+        &[PONG, HELLO, b"*-5\r\n>-1\r\n~-1\r\n(x\r\n"],
     ];
     for answers in cases {
         let fake = Fake::start(answers).await;
@@ -111,7 +117,7 @@ async fn strange_answers_to_a_call_are_errors_and_no_more() {
         deep,
     ];
     for reply in cases {
-        let answers: &'static [&'static [u8]] = vec![HELLO, SETUP, reply, reply].leak();
+        let answers: &'static [&'static [u8]] = vec![PONG, HELLO, SETUP, reply, reply].leak();
         let fake = Fake::start(answers).await;
         let store = start(&fake.url());
         let begun = Instant::now();
@@ -128,8 +134,8 @@ async fn strange_answers_to_a_call_are_errors_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_repeats_the_password_is_not_quoted() {
-    let fake = Fake::start(&[b"-ERR unknown command 'AUTH' with args 'hunter2'\r\n+OK\r\n+OK\r\n"]).await;
-    let other = Fake::start(&[b"+OK\r\n-ERR hunter2\r\n+OK\r\n+OK\r\n"]).await;
+    let fake = Fake::start(&[PONG, b"-ERR unknown command 'AUTH' with args 'hunter2'\r\n+OK\r\n+OK\r\n"]).await;
+    let other = Fake::start(&[PONG, b"+OK\r\n-ERR hunter2\r\n+OK\r\n+OK\r\n"]).await;
     for url in [format!("redis://:hunter2@{}", fake.address), format!("redis://:hunter2@{}/3", other.address)] {
         let store = start(&url);
         let mut said = String::new();
@@ -137,5 +143,17 @@ async fn a_server_that_repeats_the_password_is_not_quoted() {
             said.push_str(&call(&store).await.unwrap_err().to_string());
         }
         assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_will_not_have_us_is_quoted_and_the_password_not_doubted() {
+    for words in ["ERR max number of clients reached", "DENIED Redis is running in protected mode"] {
+        let line: &'static [u8] = format!("-{words}\r\n").leak().as_bytes();
+        let fake = Fake::start(vec![line].leak()).await;
+        let store = start(&format!("redis://:hunter2@{}", fake.address));
+        store.tried().await;
+        let error = call(&store).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Refused(text) if text.ends_with(words)), "{error:?}");
     }
 }

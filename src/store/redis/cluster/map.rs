@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::address::Server;
 use super::super::node::Node;
@@ -13,6 +14,8 @@ const MOST_MEMBERS: usize = 2000;
 pub(super) struct Member {
     pub(super) server: Server,
     pub(super) node: Node,
+    /// Another has named it in a redirect since the slots were last assigned.
+    pub(super) is_named: AtomicBool,
 }
 
 /// Whose the slots are.
@@ -49,8 +52,10 @@ impl SlotMap {
         self.was_asked_for
     }
 
-    pub(super) fn members(&self) -> &[Arc<Member>] {
-        &self.members
+    /// Those that have slots. Another may have left, and belong to a different Cluster by now.
+    pub(super) fn primaries(&self) -> Vec<Arc<Member>> {
+        let has_slots = |member: &&Arc<Member>| self.owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, member));
+        self.members.iter().filter(has_slots).map(Arc::clone).collect()
     }
 
     pub(super) fn member(&self, server: &Server) -> Option<Arc<Member>> {
@@ -88,10 +93,10 @@ impl SlotMap {
                 }
             }
         }
-        // Who has no slot may be about to get some, and is kept for as long as he answers.
+        // Who has no slots and is named is about to get some.
         let has_slots =
             |member: &Member| assignments.iter().any(|assigned| assigned.primary.as_ref() == Some(&member.server));
-        self.members.retain(|member| has_slots(member) || member.node.link.is_up());
+        self.members.retain(|member| member.is_named.swap(false, Ordering::Relaxed) || has_slots(member));
         (self.fault, self.was_asked_for) = (None, true);
     }
 

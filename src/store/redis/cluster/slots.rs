@@ -27,7 +27,10 @@ pub(super) struct Assignment {
 /// Reads the answer to `CLUSTER SLOTS` of this server. `None` if it is none.
 pub(super) fn assignments(answer: &Value, answering: &Server) -> Option<Vec<Assignment>> {
     let Value::Array(ranges) = answer else { return None };
-    ranges.iter().map(|range| assignment(range, answering)).collect()
+    let assignments: Vec<_> = ranges.iter().map(|range| assignment(range, answering)).collect::<Option<_>>()?;
+    // No slot is anybody's twice, so there is no more of this than there are slots.
+    let assigned: usize = assignments.iter().map(|assigned| assigned.slots.len()).sum();
+    (assigned <= usize::from(SLOTS)).then_some(assignments)
 }
 
 fn assignment(range: &Value, answering: &Server) -> Option<Assignment> {
@@ -44,8 +47,8 @@ fn assignment(range: &Value, answering: &Server) -> Option<Assignment> {
         Value::BulkString(name) => str::from_utf8(name).ok()?,
         _ => return None,
     };
-    let is_known = host != "?" && port != 0;
-    Some(Assignment { slots, primary: is_known.then(|| answering.elsewhere(host, port)) })
+    // A server that knows no name for it says `?`.
+    Some(Assignment { slots, primary: answering.elsewhere(host, port) })
 }
 
 /// What `CLUSTER INFO` tells: whether the server is in touch with most of the others, and the newest configuration that it
@@ -106,15 +109,17 @@ mod tests {
             range(5461, 5461, Value::Nil, 7002),
             range(5462, 9999, text(""), 7003),
             range(10_000, 10_001, text("?"), 7004),
-            range(10_002, 16_383, text("::1"), 7005),
+            range(10_002, 10_002, text("a\nb"), 7004),
+            range(10_003, 16_383, text("::1"), 7005),
         ]);
-        let assignment = |slots, host, port| Assignment { slots, primary: Some(answering().elsewhere(host, port)) };
+        let assignment = |slots, host, port| Assignment { slots, primary: answering().elsewhere(host, port) };
         let expected = vec![
             assignment(0..=5460, "10.0.0.1", 7001),
             assignment(5461..=5461, "seed", 7002),
             assignment(5462..=9999, "seed", 7003),
             Assignment { slots: 10_000..=10_001, primary: None },
-            assignment(10_002..=16_383, "::1", 7005),
+            Assignment { slots: 10_002..=10_002, primary: None },
+            assignment(10_003..=16_383, "::1", 7005),
         ];
         assert_eq!(assignments(&answer, &answering()), Some(expected));
         assert_eq!(assignments(&Value::Array(Vec::new()), &answering()), Some(Vec::new()));
@@ -131,6 +136,7 @@ mod tests {
             Value::Array(vec![range(-1, 5, text("a"), 1)]),
             Value::Array(vec![range(0, 5, text("a"), 65_536)]),
             Value::Array(vec![range(0, 5, Value::Int(3), 1)]),
+            Value::Array(vec![range(0, 16_383, text("a"), 1), range(0, 0, text("b"), 1)]),
             Value::Array(vec![range(0, 5, Value::BulkString(vec![0xff]), 1)]),
         ] {
             assert_eq!(assignments(&strange, &answering()), None, "{strange:?}");

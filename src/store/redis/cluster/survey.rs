@@ -12,7 +12,7 @@ use super::super::address::Server;
 use super::super::backoff::Backoff;
 use super::super::door::{Door, Entered};
 use super::super::fault;
-use super::super::gather::gather;
+use super::super::gather::newest_of_most;
 use super::Known;
 use super::slots::{self, Assignment, SLOTS, Standing};
 use crate::random;
@@ -29,13 +29,12 @@ const ASKED: usize = 5;
 
 /// Keeps the map of a Cluster up to date.
 ///
-/// Several servers are asked at once, and the word of the one counts that is in touch with most of the others and has heard
+/// Several primaries are asked at once, and the word of the one counts that is in touch with most of the others and has heard
 /// of the newest configuration: one that was cut off may not know yet that others have taken over.
 #[derive(Debug)]
 pub(super) struct Surveyor {
     known: Arc<Known>,
     seeds: Vec<Server>,
-    door: Door,
     told: Told,
 }
 
@@ -54,8 +53,8 @@ struct Word {
 }
 
 impl Surveyor {
-    pub(super) fn new(known: Arc<Known>, seeds: &[Server], door: Door) -> Self {
-        Self { known, seeds: seeds.to_vec(), door, told: Told::default() }
+    pub(super) fn new(known: Arc<Known>, seeds: &[Server]) -> Self {
+        Self { known, seeds: seeds.to_vec(), told: Told::default() }
     }
 
     pub(super) async fn run(mut self) {
@@ -63,9 +62,7 @@ impl Surveyor {
         loop {
             let is_doubted = match self.survey().await {
                 Ok(word) => {
-                    if self.tell(&word.assignments) {
-                        backoff = Backoff::default();
-                    }
+                    self.tell(&word.assignments);
                     let recruiter = &self.known.recruiter;
                     self.known.map.send_modify(|map| map.assign(&word.assignments, |server| recruiter.start(server)));
                     let quiet = sleep(random::between(INTERVAL * 4 / 5, INTERVAL * 6 / 5));
@@ -101,12 +98,12 @@ impl Surveyor {
     }
 
     async fn ask_members(&self) -> Result<Word, StoreError> {
-        let mut members = self.known.map.borrow().members().to_vec();
+        let mut members = self.known.map.borrow().primaries();
         members.retain(|member| member.node.link.is_up());
         let mut asked = JoinSet::new();
         for _ in 0..ASKED.min(members.len()) {
             let member = members.swap_remove(random::below(members.len()));
-            let patience = self.door.timeout;
+            let patience = self.known.recruiter.door.timeout;
             asked.spawn(async move {
                 let answer = member.node.link.ask(&questions(), patience).await;
                 let no_answer = || StoreError::Unreachable(format!("{}: no answer", member.server));
@@ -119,10 +116,11 @@ impl Surveyor {
     async fn ask_seeds(&self) -> Result<Word, StoreError> {
         let mut asked = JoinSet::new();
         for seed in &self.seeds {
-            let (seed, door) = (seed.clone(), self.door.clone());
+            let (seed, door) = (seed.clone(), self.known.recruiter.door.clone());
             asked.spawn(async move {
-                let answer = timeout(door.timeout, ask(&seed, door.clone())).await;
-                let silence = || StoreError::Unreachable(format!("{seed}: no answer within {:?}", door.timeout));
+                let patience = door.timeout;
+                let answer = timeout(patience, ask(&seed, door)).await;
+                let silence = || StoreError::Unreachable(format!("{seed}: no answer within {patience:?}"));
                 answer.unwrap_or_else(|_| Err(silence()))
             });
         }
@@ -130,14 +128,11 @@ impl Surveyor {
     }
 
     async fn best(asked: JoinSet<Result<Word, StoreError>>) -> Result<Word, StoreError> {
-        let what = "no server tells whose the slots of the Cluster are";
-        let most = asked.len() / 2 + 1;
-        let words = gather(asked, most, what).await?;
-        words.into_iter().max_by_key(|word| word.standing).ok_or(StoreError::Unreachable(what.to_owned()))
+        newest_of_most(asked, "no server tells whose the slots of the Cluster are", |word| word.standing).await
     }
 
-    /// Tells what is new. Returns whether the primaries are others than before.
-    fn tell(&mut self, assignments: &[Assignment]) -> bool {
+    /// Tells what is new.
+    fn tell(&mut self, assignments: &[Assignment]) {
         if mem::take(&mut self.told.fault).is_some() {
             info!("the Cluster tells again whose the slots are");
         }
@@ -146,8 +141,7 @@ impl Surveyor {
         let mut primaries: Vec<_> = known().map(|(primary, _)| primary.to_string()).collect();
         primaries.sort_unstable();
         primaries.dedup();
-        let is_new = primaries != self.told.primaries;
-        if is_new {
+        if primaries != self.told.primaries {
             info!("the primaries of the Cluster are {}", primaries.join(", "));
             self.told.primaries = primaries;
         }
@@ -158,7 +152,6 @@ impl Surveyor {
                 "{without_server} of the {SLOTS} slots of the Cluster have no server; failure modes decide for their keys"
             );
         }
-        is_new
     }
 
     fn tell_fault(&mut self, error: &StoreError) {

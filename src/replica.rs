@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -52,28 +52,47 @@ pub struct Replica {
 struct Refusals {
     throttle: Throttle,
     is_refusing: AtomicBool,
+    /// The time of the last refusal, in µs.
+    last: AtomicU64,
+    /// It has done something since then.
+    has_done: AtomicBool,
 }
 
 impl Refusals {
+    /// A store may refuse some calls and do others. Only when none was refused for so long does it do them all again.
+    const QUIET: Micros = Micros::from_seconds(5);
+
     fn new() -> Self {
-        Self { throttle: Throttle::new(Micros::from_seconds(60)), is_refusing: AtomicBool::new(false) }
+        Self {
+            throttle: Throttle::new(Micros::from_seconds(60)),
+            is_refusing: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            has_done: AtomicBool::new(false),
+        }
     }
 
     /// Takes note of an answer. Who keeps the connection tells of those that did not come.
     fn hear(&self, answer: &Result<Reply, StoreError>, now: Now) {
         match answer {
-            Ok(_) if self.is_refusing.load(Ordering::Relaxed) => {
-                if self.is_refusing.swap(false, Ordering::Relaxed) {
-                    info!("the store does what it is asked again");
-                }
-            }
+            Ok(_) if self.is_refusing.load(Ordering::Relaxed) => self.has_done.store(true, Ordering::Relaxed),
             Ok(_) | Err(StoreError::Unreachable(_) | StoreError::Lost(_)) => {}
             Err(error) => {
+                self.last.store(now.monotonic.0, Ordering::Relaxed);
+                self.has_done.store(false, Ordering::Relaxed);
                 self.is_refusing.store(true, Ordering::Relaxed);
                 if let Some(passed_over) = self.throttle.admit(now) {
                     warn!(passed_over, "{error}; failure modes decide until this is mended");
                 }
             }
+        }
+    }
+
+    /// Tells that it is over, if it is.
+    fn tell_of_end(&self, now: Now) {
+        let is_quiet = now.monotonic - Micros(self.last.load(Ordering::Relaxed)) >= Self::QUIET;
+        if is_quiet && self.has_done.swap(false, Ordering::Relaxed) {
+            self.is_refusing.store(false, Ordering::Relaxed);
+            info!("the store does what it is asked again");
         }
     }
 }
@@ -192,7 +211,9 @@ impl Replica {
         loop {
             pause.tick().await;
             self.clock.follow_utc();
-            self.engine.sweep(self.clock.now(), SWEEP_PARTS);
+            let now = self.clock.now();
+            self.engine.sweep(now, SWEEP_PARTS);
+            self.refusals.tell_of_end(now);
         }
     }
 

@@ -14,7 +14,7 @@ pub enum StoreError {
     #[error("the store refuses: {0}")]
     Refused(String),
     /// The bucket or the answer is not what our script makes.
-    #[error("the store holds something else: {0}")]
+    #[error("the script failed: {0}")]
     Malformed(String),
 }
 

@@ -56,5 +56,19 @@ fn a_store_that_refuses_is_told_once_and_when_it_does_no_more() {
     assert!(comporta.log().contains("WRONGTYPE"), "{}", comporta.log());
     redis.command::<()>(&["DEL", key]);
     assert_eq!(ask(&comporta, &["closed"]), 200);
+    assert!(!comporta.log().contains("does what it is asked again"), "it may refuse others still");
     wait_for("the end to be told", || comporta.log().contains("does what it is asked again").then_some(()));
+}
+
+#[test]
+fn a_store_that_refuses_only_some_calls_is_told_once() {
+    let redis = Redis::start();
+    let (_setup, comporta) = start(&redis);
+    redis.command::<()>(&["SET", "comporta:{d|closed=x}:hour", "x"]);
+    for _ in 0..50 {
+        assert_eq!([ask(&comporta, &["closed"]), ask(&comporta, &["open"])][0], 429);
+    }
+    let log = comporta.log();
+    assert_eq!(log.matches("failure modes decide until this is mended").count(), 1, "{log}");
+    assert!(!log.contains("does what it is asked again"), "{log}");
 }

@@ -120,6 +120,7 @@ pub enum RedisUrl {
 
 impl RedisUrl {
     pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let text = text.trim();
         if text.contains("://") {
             return Ok(Self::Complete(RedisAddress::parse(text)?));
         }
@@ -161,7 +162,7 @@ impl RedisAddress {
         if matches!(scheme, "unix" | "redis+unix") {
             return Self::of_socket(text);
         }
-        let (kind, is_tls) = match scheme {
+        let (kind, is_tls) = match &*scheme.to_ascii_lowercase() {
             "redis" => (RedisKind::Single, false),
             "rediss" => (RedisKind::Single, true),
             "redis-sentinel" => (RedisKind::Sentinel, false),

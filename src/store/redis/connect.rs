@@ -1,11 +1,12 @@
 use std::future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{ServerError, Value};
 use tokio::select;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::address::Server;
@@ -15,6 +16,9 @@ use super::script::PreparedScript;
 use super::sentinel::Sentinels;
 use super::{eviction, fault};
 use crate::store::StoreError;
+
+/// A new login that a server has refused is shown to it again after so long: perhaps it is told of it only then.
+const LOGIN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Opens connections that calls are made on.
 #[derive(Debug)]
@@ -66,10 +70,12 @@ impl Connector {
                 Target::Primary(_) | Target::Member(_) => future::pending().await,
             }
         });
+        let mut is_refused = false;
         loop {
             select! {
                 primary = &mut moved => return Ending::Moved(primary),
-                () = door.login.changed() => door.log_in_anew(server, &mut connection).await,
+                () = door.login.changed() => is_refused = !door.log_in_anew(server, &mut connection).await,
+                () = sleep(LOGIN_AGAIN), if is_refused => is_refused = !door.log_in_anew(server, &mut connection).await,
             }
         }
     }

@@ -55,14 +55,19 @@ impl Door {
         Ok(Entered { connection, driver })
     }
 
-    /// Logs in anew on a connection that is open.
-    pub(super) async fn log_in_anew(&mut self, server: &Server, connection: &mut MultiplexedConnection) {
-        let introduced = timeout(self.timeout, self.introduce(server, connection)).await;
-        match introduced {
-            Ok(Ok(())) => info!("logged in to {server} anew"),
-            Ok(Err(error)) => warn!("the new login is not taken, and the old one is kept: {}", error.into_cause()),
-            Err(_) => warn!("{server} does not answer to the new login within {:?}", self.timeout),
+    /// Logs in anew on a connection that is open. If the server does not let us, the connection remains as it was.
+    pub(super) async fn log_in_anew(&mut self, server: &Server, connection: &mut MultiplexedConnection) -> bool {
+        let bound = self.timeout;
+        let introduced = timeout(bound, self.introduce(server, connection)).await;
+        let silence = || Err(StoreError::Lost(format!("{server}: no answer within {bound:?}")));
+        match introduced.unwrap_or_else(|_| silence()) {
+            Ok(()) => info!("logged in to {server} anew"),
+            Err(error) => {
+                warn!("the new login is not taken, and the old one is kept: {}", error.into_cause());
+                return false;
+            }
         }
+        true
     }
 
     /// Logs in, if there is a login, and says what we are, for those who list clients.

@@ -14,6 +14,9 @@ pub(super) fn answered(error: &ServerError) -> StoreError {
         "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" => StoreError::Misrouted(text),
         // The script was begun, and may have written before it met a command that the user may not run.
         "NOPERM" if text.contains("script") => StoreError::Malformed(text),
+        "ERR" if text.contains("can't run this command") => {
+            StoreError::Malformed(format!("{text}; the user lacks a right that scripts need: docs/redis.md lists them"))
+        }
         "NOAUTH" | "NOPERM" | "LOADING" | "BUSY" | "OOM" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" => {
             StoreError::Refused(text)
         }

@@ -201,9 +201,12 @@ impl Connection {
         // It counts for the next command on the connection, and nobody else's may come between.
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").add_command(command.clone());
-        let mut replies = self.client.clone().send_packed_commands(&pipeline, 1, 1).await?;
+        let replies = self.client.clone().send_packed_commands(&pipeline, 0, 2).await?;
         self.answers.fetch_add(1, Ordering::Relaxed);
-        Ok(replies.pop().unwrap_or(Value::Nil))
+        // If it may not be asked for, it is no wonder that the server redirects the command.
+        let is_error = |reply: &Value| matches!(reply, Value::ServerError(_));
+        let position = replies.iter().position(is_error).unwrap_or(1);
+        Ok(replies.into_iter().nth(position).unwrap_or(Value::Nil))
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, fs, future, io};
+use std::{fmt, future, io};
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{info, warn};
+
+use super::file;
 
 /// How often a file is read to see whether it has changed.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -45,8 +47,9 @@ impl Login {
     }
 
     fn read(file: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string(file)?;
-        Self::parse(&text).map_err(io::Error::other)
+        let text = String::from_utf8(file::read(file)?).map_err(|_| io::Error::other("it is not UTF-8"))?;
+        // Some editors begin a file with a mark of its encoding.
+        Self::parse(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(io::Error::other)
     }
 }
 

@@ -12,6 +12,7 @@ mod connect;
 mod door;
 mod eviction;
 mod fault;
+mod file;
 mod gather;
 mod greeting;
 mod heartbeat;

@@ -30,7 +30,7 @@ pub(super) struct Sentinels {
     /// For all answers together.
     patience: Duration,
     /// Of the configuration by which the primary was last found.
-    epoch: u64,
+    epoch: Option<u64>,
 }
 
 impl Sentinels {
@@ -44,7 +44,7 @@ impl Sentinels {
             service: service.into(),
             asked: servers.iter().map(sentinel).collect(),
             patience: door.timeout / 2,
-            epoch: 0,
+            epoch: None,
         }
     }
 
@@ -65,8 +65,8 @@ impl Sentinels {
                     if mem::take(&mut are_missed) {
                         info!("the Sentinels answer again");
                     }
-                    // Who may not ask for epochs reads 0.
-                    let is_newer = newest.epoch > self.epoch || newest.epoch == 0;
+                    // Sentinels that disagree about one and the same configuration lead nobody to and fro.
+                    let is_newer = newest.epoch.is_none() || newest.epoch > self.epoch;
                     if is_newer && newest.primary != *server {
                         return newest.primary;
                     }
@@ -117,8 +117,8 @@ struct Way {
 /// What a Sentinel knows.
 struct Answer {
     primary: Server,
-    /// Of the configuration: each choice has a higher one than those before.
-    epoch: u64,
+    /// Of the configuration: each choice has a higher one than those before. `None` if our user may not ask for it.
+    epoch: Option<u64>,
 }
 
 impl Sentinel {
@@ -167,8 +167,8 @@ impl Sentinel {
     }
 }
 
-/// The epoch of a Sentinel's configuration; 0 if it does not tell, because its user may not ask.
-fn config_epoch(state: &Value) -> u64 {
-    let fields: HashMap<String, String> = from_redis_value_ref(state).unwrap_or_default();
-    fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
+/// The epoch of a Sentinel's configuration, if it tells.
+fn config_epoch(state: &Value) -> Option<u64> {
+    let fields: HashMap<String, String> = from_redis_value_ref(state).ok()?;
+    fields.get("config-epoch")?.parse().ok()
 }

@@ -8,6 +8,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
+use super::file;
+
 /// How TLS is spoken with the servers. The files are in the PEM format.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
@@ -32,13 +34,11 @@ impl TlsSettings {
             .with_root_certificates(authorities);
         let Some((certificate, key)) = &self.identity else { return Ok(config.with_no_client_auth()) };
         let chain = certificates_of(certificate).map_err(|error| format!("--redis-tls-cert: {error}"))?;
-        let key_file = key.display();
-        let key = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| format!("--redis-tls-key: {key_file}: {}", in_words(&error, "private key")))?;
+        let of_key = |cause: String| format!("--redis-tls-key: {}: {cause}", key.display());
+        let bytes = file::read(key).map_err(|error| of_key(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| of_key(in_words(&error, "private key")))?;
         config.with_client_auth_cert(chain, key).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                format!("--redis-tls-key: {key_file} is not the key of {}", certificate.display())
-            }
+            rustls::Error::InconsistentKeys(_) => of_key(format!("it is not the key of {}", certificate.display())),
             other => format!("--redis-tls-cert: {}: {other}", certificate.display()),
         })
     }
@@ -64,17 +64,20 @@ fn authorities_of(file: &Path) -> Result<RootCertStore, String> {
 }
 
 fn certificates_of(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let of_this_file = |error: pem::Error| format!("{}: {}", file.display(), in_words(&error, "certificate"));
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(of_this_file)?;
-    if certificates.is_empty() {
-        return Err(of_this_file(pem::Error::NoItemsFound));
+    let of_this_file = |cause: String| format!("{}: {cause}", file.display());
+    let bytes = file::read(file).map_err(|error| of_this_file(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => {
+            Err(of_this_file(in_words(&pem::Error::NoItemsFound, "certificate")))
+        }
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(of_this_file(in_words(&error, "certificate"))),
     }
-    Ok(certificates)
 }
 
 fn in_words(error: &pem::Error, wanted: &str) -> String {
     match error {
-        pem::Error::Io(error) => error.to_string(),
         pem::Error::NoItemsFound => format!("it holds no {wanted} in the PEM format"),
         other => other.to_string(),
     }

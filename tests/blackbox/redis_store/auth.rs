@@ -120,6 +120,14 @@ async fn a_new_login_that_is_refused_leaves_the_old_one() {
         call(&store).await.unwrap();
     }
     assert_eq!(users(&redis), ["old"]);
+    // The server is told of it only now.
+    set_user(&redis, "new", "hunter2");
+    let begun = Instant::now();
+    while users(&redis) != ["new"] {
+        call(&store).await.unwrap();
+        assert!(begun.elapsed() < PATIENCE, "still {:?}", users(&redis));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

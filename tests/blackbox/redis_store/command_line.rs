@@ -83,6 +83,8 @@ fn a_login_file_that_cannot_be_used_stops_the_start() {
     for (name, text) in [("policy.yaml", "domain: d\n"), ("empty", "\n"), ("lines", "me:hunter2\nme:hunter2\n")] {
         fs::write(folder.path().join(name), text).unwrap();
     }
+    // One that takes no place.
+    fs::File::create(folder.path().join("large")).unwrap().set_len(1 << 30).unwrap();
     let (policy, addresses) = ("--policy=policy.yaml", [(); 3].map(|()| free_address().to_string()));
     for (file, told) in
         [("nowhere", "No such file"), ("empty", "it is empty: give PASSWORD"), ("lines", "give one line")]

@@ -9,8 +9,8 @@ use comporta::store::StoreError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{LONGEST_CALL, call, start};
-use crate::harness::free_address;
+use super::{LONGEST_CALL, call, call_until_it_succeeds, start};
+use crate::harness::{Redis, free_address};
 
 /// A server that reads what a client sends and answers with the same each time.
 struct Fake {
@@ -156,4 +156,26 @@ async fn a_server_that_will_not_have_us_is_quoted_and_the_password_not_doubted()
         let error = call(&store).await.unwrap_err();
         assert!(matches!(&error, StoreError::Refused(text) if text.ends_with(words)), "{error:?}");
     }
+}
+
+/// Sentinels of one epoch are wrong about somebody. Whoever is used remains so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_disagree_lead_nobody_to_and_fro() {
+    let (one, other) = (Redis::start(), Redis::start());
+    let mut sentinels = Vec::new();
+    for redis in [&one, &other] {
+        let (host, port) = (redis.address().ip().to_string(), redis.address().port().to_string());
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let answer = ["*2\r\n", &bulk("config-epoch"), &bulk("3"), "*2\r\n", &bulk(&host), &bulk(&port)].concat();
+        let answer: &'static [u8] = answer.leak().as_bytes();
+        let answers = [vec![PONG, HELLO], vec![answer; 10]].concat();
+        sentinels.push(Fake::start(answers.leak()).await);
+    }
+    let store = start(&format!("redis-sentinel://{},{}/main", sentinels[0].address, sentinels[1].address));
+    call_until_it_succeeds(&store).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    call(&store).await.unwrap();
+    let is_used = |redis: &Redis| redis.command_counts().contains_key("evalsha");
+    assert!(is_used(&one) != is_used(&other), "both have been used");
+    assert!(sentinels.iter().all(|sentinel| sentinel.connections.load(Ordering::Relaxed) == 1));
 }

@@ -8,6 +8,7 @@ fn read(text: &str) -> Result<String, AddressError> {
 fn an_address_is_shown_without_user_and_password() {
     for (text, shown) in [
         ("redis://localhost", "redis://localhost:6379"),
+        ("REDIS://localhost", "redis://localhost:6379"),
         ("redis://10.0.0.1:7000/3", "redis://10.0.0.1:7000 database 3"),
         ("redis://:secret@redis:7000", "redis://redis:7000"),
         ("redis://user:se%40cret@[::1]:7000/", "redis://[::1]:7000"),

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{ServerError, Value};
 use tokio::select;
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::address::Server;
 use super::door::{Door, Entered};
@@ -74,9 +74,16 @@ impl Connector {
         loop {
             select! {
                 primary = &mut moved => return Ending::Moved(primary),
-                () = door.login.changed() => is_refused = !door.log_in_anew(server, &mut connection).await,
-                () = sleep(LOGIN_AGAIN), if is_refused => is_refused = !door.log_in_anew(server, &mut connection).await,
+                () = door.login.changed() => {}
+                () = sleep(LOGIN_AGAIN), if is_refused => {}
             }
+            let refusal = door.log_in_anew(server, &mut connection).await.err();
+            if let Some(error) = &refusal
+                && !is_refused
+            {
+                warn!("the new login is not taken, and the old one is kept: {error}");
+            }
+            is_refused = refusal.is_some();
         }
     }
 

@@ -5,7 +5,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, ServerError, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::address::Server;
 use super::login::CurrentLogin;
@@ -56,18 +56,16 @@ impl Door {
     }
 
     /// Logs in anew on a connection that is open. If the server does not let us, the connection remains as it was.
-    pub(super) async fn log_in_anew(&mut self, server: &Server, connection: &mut MultiplexedConnection) -> bool {
+    pub(super) async fn log_in_anew(
+        &mut self,
+        server: &Server,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), StoreError> {
         let bound = self.timeout;
         let introduced = timeout(bound, self.introduce(server, connection)).await;
-        let silence = || Err(StoreError::Lost(format!("{server}: no answer within {bound:?}")));
-        match introduced.unwrap_or_else(|_| silence()) {
-            Ok(()) => info!("logged in to {server} anew"),
-            Err(error) => {
-                warn!("the new login is not taken, and the old one is kept: {}", error.into_cause());
-                return false;
-            }
-        }
-        true
+        introduced.unwrap_or_else(|_| Err(StoreError::Lost(format!("{server}: no answer within {bound:?}"))))?;
+        info!("logged in to {server} anew");
+        Ok(())
     }
 
     /// Logs in, if there is a login, and says what we are, for those who list clients.

@@ -130,7 +130,10 @@ impl Sentinel {
             None => door.enter(&self.server).await?,
         };
         if door.login.has_changed() {
-            door.log_in_anew(&self.server, &mut way_in.connection).await;
+            // A Sentinel that does not take it goes on under the old one.
+            if let Err(error) = door.log_in_anew(&self.server, &mut way_in.connection).await {
+                warn!("the new login is not taken, and the old one is kept: {error}");
+            }
         }
         let mut question = redis::pipe();
         question.cmd("SENTINEL").arg("MASTER").arg(service);

@@ -16,6 +16,7 @@
 //!
 //! `docs/architecture.md` follows a request through them and says why they are as they are.
 
+pub mod breaker;
 pub mod cli;
 pub mod clock;
 pub mod engine;

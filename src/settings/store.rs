@@ -119,6 +119,16 @@ pub struct StoreSettings {
     )]
     pub redis_connect_timeout: Duration,
 
+    /// The most calls to Redis that are under way at a time; what would be one more fails at once
+    #[arg(
+        long,
+        env = "COMPORTA_REDIS_MAX_IN_FLIGHT",
+        value_name = "COUNT",
+        default_value = "1000",
+        value_parser = value_parser!(u32).range(1..=100_000)
+    )]
+    pub redis_max_in_flight: u32,
+
     /// What all keys in Redis begin with; replicas share their limits if they have the same
     #[arg(
         long,
@@ -205,6 +215,7 @@ impl StoreSettings {
                 server_name: self.redis_tls_server_name.clone(),
             },
             timeout: self.redis_timeout,
+            max_in_flight: self.redis_max_in_flight as usize,
             connect_timeout: self.redis_connect_timeout,
             key_prefix: self.redis_key_prefix.clone(),
         }))

@@ -1,6 +1,8 @@
 //! What is decided while Redis does not answer, or refuses.
 
-use crate::harness::{Comporta, Redis, Setup, http, wait_for};
+use std::time::{Duration, Instant};
+
+use crate::harness::{Comporta, Redis, RedisSetup, Setup, http, wait_for};
 
 const POLICY: &str = "
 domain: d
@@ -19,8 +21,16 @@ fn start(redis: &Redis) -> (Setup, Comporta) {
 
 /// The HTTP status of a request with these descriptors of one entry.
 fn ask(comporta: &Comporta, keys: &[&str]) -> u16 {
-    let entry = |key: &&str| format!(r#"{{"entries": [{{"key": "{key}", "value": "x"}}]}}"#);
-    let descriptors: Vec<String> = keys.iter().map(entry).collect();
+    ask_for(comporta, keys.iter().map(|key| (*key, "x")))
+}
+
+fn ask_with(comporta: &Comporta, key: &str, value: &str) -> u16 {
+    ask_for(comporta, [(key, value)])
+}
+
+fn ask_for<'a>(comporta: &Comporta, entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> u16 {
+    let descriptor = |(key, value)| format!(r#"{{"entries": [{{"key": "{key}", "value": "{value}"}}]}}"#);
+    let descriptors: Vec<String> = entries.into_iter().map(descriptor).collect();
     let body = format!(r#"{{"domain": "d", "descriptors": [{}]}}"#, descriptors.join(", "));
     http::post_json(comporta.addresses.http, "/json", &body).unwrap().status
 }
@@ -71,4 +81,61 @@ fn a_store_that_refuses_only_some_calls_is_told_once() {
     let log = comporta.log();
     assert_eq!(log.matches("failure modes decide until this is mended").count(), 1, "{log}");
     assert!(!log.contains("does what it is asked again"), "{log}");
+}
+
+/// With a second of patience, whoever waits is found out.
+fn start_patient(redis: &RedisSetup) -> (Setup, Comporta) {
+    let flags = ["--redis-url".to_owned(), redis.url(), "--redis-timeout=1s".to_owned()];
+    let setup = Setup::new(POLICY).flags(flags);
+    let comporta = setup.start();
+    (setup, comporta)
+}
+
+/// Asks with keys that nobody has asked with, until Redis is no more asked.
+fn open_breaker(comporta: &Comporta) {
+    let mut asked = 0;
+    wait_for("the breaker to open", || {
+        asked += 1;
+        ask_with(comporta, "open", &format!("early-{asked}"));
+        comporta.log().contains("is asked no more").then_some(())
+    });
+    assert!(asked <= 6, "{asked} requests have waited");
+}
+
+/// Of many requests that would need Redis none waits.
+fn assert_nobody_waits(comporta: &Comporta) {
+    let begun = Instant::now();
+    for number in 0..20 {
+        assert_eq!(ask_with(comporta, "open", &format!("later-{number}")), 200);
+        assert_eq!(ask_with(comporta, "closed", &format!("later-{number}")), 429);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "40 requests took {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_redis_that_hangs_is_asked_no_more_until_it_answers() {
+    let redis = Redis::start();
+    let (_setup, comporta) = start_patient(redis.setup());
+    assert_eq!(ask(&comporta, &["closed"]), 200);
+    redis.pause();
+    open_breaker(&comporta);
+    assert_nobody_waits(&comporta);
+    redis.resume();
+    wait_for("the breaker to close", || comporta.log().contains("is asked again, after").then_some(()));
+    let statuses = [0; 3].map(|_| ask_with(&comporta, "closed", "last"));
+    assert_eq!(statuses, [200, 200, 429], "the limit is exact again");
+    let log = comporta.log();
+    assert_eq!((log.matches("is asked no more").count(), log.matches("is asked again").count()), (1, 1), "{log}");
+    assert!(log.contains("no answer within 1s"), "{log}");
+}
+
+#[test]
+fn nobody_waits_for_a_redis_that_is_not_there_and_it_is_used_when_it_comes() {
+    let setup = RedisSetup::new();
+    let (_setup, comporta) = start_patient(&setup);
+    open_breaker(&comporta);
+    assert_nobody_waits(&comporta);
+    let _redis = setup.start();
+    wait_for("the breaker to close", || comporta.log().contains("is asked again, after").then_some(()));
+    assert_eq!([0; 3].map(|_| ask_with(&comporta, "closed", "last")), [200, 200, 429]);
 }

@@ -24,9 +24,9 @@ use super::background::BackgroundTask;
 use super::connect::{Connector, Target};
 use super::door::Door;
 use super::link::Failure;
-use super::node::{Node, Patience};
+use super::node::{Common, Node};
 use super::redirect::{Place, Redirect};
-use super::script::{Invocation, PreparedScript};
+use super::script::Invocation;
 use crate::store::StoreError;
 
 /// A call follows so many redirects. More would mean that the servers do not agree.
@@ -54,9 +54,7 @@ struct Known {
 #[derive(Debug)]
 struct Recruiter {
     door: Door,
-    database: u32,
-    scripts: Vec<Arc<PreparedScript>>,
-    patience: Patience,
+    common: Arc<Common>,
 }
 
 impl Recruiter {
@@ -64,24 +62,17 @@ impl Recruiter {
         let connector = Connector {
             target: Target::Member(server.clone()),
             door: self.door.clone(),
-            database: self.database,
-            scripts: self.scripts.clone(),
+            common: Arc::clone(&self.common),
         };
-        let node = Node::start(connector, self.patience);
+        let node = Node::start(connector);
         Arc::new(Member { server: server.clone(), node, is_named: AtomicBool::new(false) })
     }
 }
 
 impl Cluster {
     /// Begins to ask one of these servers for the others.
-    pub(super) fn start(
-        seeds: &[Server],
-        door: Door,
-        database: u32,
-        scripts: Vec<Arc<PreparedScript>>,
-        patience: Patience,
-    ) -> Self {
-        let recruiter = Recruiter { door, database, scripts, patience };
+    pub(super) fn start(seeds: &[Server], door: Door, common: Arc<Common>) -> Self {
+        let recruiter = Recruiter { door, common };
         let map = watch::Sender::new(SlotMap::new());
         let known = Arc::new(Known { map, doubt: Notify::new(), recruiter });
         let surveyor = Surveyor::new(Arc::clone(&known), seeds);
@@ -123,7 +114,7 @@ impl Cluster {
     /// Waits for an answer. If it is late, another server may have taken over from one that hangs.
     async fn doubting<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
-        if let Ok(answer) = timeout(self.known.recruiter.patience.connection, &mut answer).await {
+        if let Ok(answer) = timeout(self.known.recruiter.common.patience, &mut answer).await {
             return answer;
         }
         self.known.doubt.notify_one();
@@ -168,13 +159,19 @@ impl Cluster {
     }
 
     async fn owner(&self, slot: u16) -> Result<Arc<Member>, StoreError> {
-        if let Some(owner) = self.known.map.borrow().owner(slot) {
-            return Ok(owner);
+        {
+            let map = self.known.map.borrow();
+            if let Some(owner) = map.owner(slot) {
+                return Ok(owner);
+            }
+            self.known.doubt.notify_one();
+            // Who has asked and heard of nobody does not let each call wait.
+            if map.was_asked_for() {
+                return Err(map.no_owner(slot));
+            }
         }
-        self.known.doubt.notify_one();
         let mut map = self.known.map.subscribe();
-        let found =
-            timeout(self.known.recruiter.patience.connection, map.wait_for(|map| map.owner(slot).is_some())).await;
+        let found = timeout(self.known.recruiter.common.patience, map.wait_for(|map| map.owner(slot).is_some())).await;
         match found {
             Ok(Ok(map)) => map.owner(slot),
             Ok(Err(_)) | Err(_) => None,

@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use super::address::Server;
 use super::door::{Door, Entered};
 use super::link::Ending;
-use super::script::PreparedScript;
+use super::node::Common;
 use super::sentinel::Sentinels;
 use super::{eviction, fault};
 use crate::store::StoreError;
@@ -25,8 +25,7 @@ const LOGIN_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Connector {
     pub(super) target: Target,
     pub(super) door: Door,
-    pub(super) database: u32,
-    pub(super) scripts: Vec<Arc<PreparedScript>>,
+    pub(super) common: Arc<Common>,
 }
 
 /// The server to connect to.
@@ -94,15 +93,15 @@ impl Connector {
         };
         let mut entered = self.door.enter(&server).await?;
         let connection = &mut entered.connection;
-        if self.database != 0 {
-            let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.database)).await;
+        if self.common.database != 0 {
+            let selected = connection.send_packed_command(redis::cmd("SELECT").arg(self.common.database)).await;
             if let Value::ServerError(error) = selected.map_err(|error| self.door.unreachable(&server, &error))? {
                 return Err(self.not_selected(&server, &error));
             }
         }
         let mut setup = redis::pipe();
         setup.cmd("ROLE");
-        for script in &self.scripts {
+        for script in &self.common.scripts {
             setup.add_command(script.load());
         }
         setup.cmd("CONFIG").arg("GET").arg("maxmemory*");

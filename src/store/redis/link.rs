@@ -1,4 +1,6 @@
 use std::fmt;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use super::address::Server;
 use super::fault;
 use super::redirect::Redirect;
 use super::script::Invocation;
+use crate::breaker::Breaker;
 use crate::store::StoreError;
 
 /// The connection that all calls share, whichever it is at the moment.
@@ -25,8 +28,10 @@ use crate::store::StoreError;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) state: watch::Receiver<LinkState>,
-    /// How long a call waits for a connection when there is none.
+    /// How long a call waits for a connection when there is none. An answer that takes longer is late, and a failure for the
+    /// breaker; but it is still waited for, because it may bring hits for others.
     pub(super) patience: Duration,
+    pub(super) breaker: Breaker,
 }
 
 /// Why a call has no result.
@@ -54,6 +59,58 @@ impl Link {
     /// Runs a script. If there is a connection, the first poll puts it on its way. `is_asking` tells the server that the
     /// one that has the key's slot has named it: in a Cluster whose slots move.
     pub(super) async fn run(
+        &self,
+        invocation: &Invocation<'_, impl ToRedisArgs>,
+        is_asking: bool,
+    ) -> Result<Value, Failure> {
+        let Some(permit) = self.breaker.permit() else {
+            return Err(StoreError::Unreachable(format!("not asked: {}", self.breaker.cause())).into());
+        };
+        let mut answer = pin!(self.run_unpermitted(invocation, is_asking));
+        match timeout(self.patience, &mut answer).await {
+            Ok(Err(Failure { error: error @ (StoreError::Unreachable(_) | StoreError::Lost(_)), redirect })) => {
+                permit.failed(&error.to_string());
+                Err(Failure { error, redirect })
+            }
+            // A server that answers is well, whatever it answers.
+            Ok(answer) => {
+                permit.succeeded();
+                answer
+            }
+            Err(_) => {
+                permit.failed(&format!("no answer within {:?}", self.patience));
+                answer.await
+            }
+        }
+    }
+
+    /// Whether the server does in time what it should, once there is a connection. A refusal is an answer, too.
+    pub(super) async fn answers(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> bool {
+        if !self.wait_until_up().await {
+            return pending().await;
+        }
+        let answer = timeout(self.patience, self.run_unpermitted(invocation, false)).await;
+        match answer {
+            Ok(Err(failure)) => !matches!(failure.error, StoreError::Unreachable(_) | StoreError::Lost(_)),
+            Ok(Ok(_)) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Waits until there is a connection after there was none.
+    pub(super) async fn comes_up(&self) {
+        let mut state = self.state.clone();
+        let is_down = |state: &LinkState| state.usable().is_none();
+        let comes_up = async {
+            state.wait_for(is_down).await?;
+            state.wait_for(|state| !is_down(state)).await.map(drop)
+        };
+        if comes_up.await.is_err() {
+            pending().await
+        }
+    }
+
+    async fn run_unpermitted(
         &self,
         invocation: &Invocation<'_, impl ToRedisArgs>,
         is_asking: bool,

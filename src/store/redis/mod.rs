@@ -28,10 +28,11 @@ mod sentinel;
 mod stream;
 mod tls;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::unconstrained;
 
 pub use address::{AddressError, RedisAddress, RedisKind, RedisUrl};
@@ -43,11 +44,12 @@ use self::background::BackgroundTask;
 use self::door::Door;
 use self::heartbeat::Heartbeat;
 use self::login::CurrentLogin;
-use self::node::Patience;
+use self::node::{Common, Probe};
 use self::route::Route;
 use self::script::{Invocation, PreparedScript};
 use super::scripts::{self, Script};
-use super::{Store, StoreCall, StoreFuture};
+use super::{Facts, Operation, Store, StoreCall, StoreError, StoreFuture};
+use crate::limit::{Algorithm, Limit, Unit};
 
 /// What it takes to use a Redis.
 #[derive(Clone, Debug)]
@@ -61,6 +63,8 @@ pub struct RedisSettings {
     /// How long a call waits for a connection when there is none. A decision waits no longer for its answer either, but
     /// that is up to the caller: see [`longest_call`](Self::longest_call).
     pub timeout: Duration,
+    /// The most calls that are under way at a time, at least 1.
+    pub max_in_flight: usize,
     /// For everything from the name of the host to the login.
     pub connect_timeout: Duration,
     pub key_prefix: KeyPrefix,
@@ -81,6 +85,7 @@ impl RedisSettings {
             sentinel_credentials: Credentials::None,
             tls: TlsSettings::default(),
             timeout: Duration::from_millis(10),
+            max_in_flight: 1000,
             connect_timeout: Duration::from_millis(500),
             key_prefix,
         }
@@ -100,6 +105,8 @@ impl RedisSettings {
 #[derive(Debug)]
 pub struct RedisStore {
     route: Arc<Route>,
+    /// Has a place for each call.
+    in_flight: Arc<Semaphore>,
     key_prefix: KeyPrefix,
     token_bucket: Arc<PreparedScript>,
     fixed_window: Arc<PreparedScript>,
@@ -111,7 +118,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Begins to connect, and returns at once: until there is a connection, calls fail as
-    /// [`Unreachable`](super::StoreError::Unreachable).
+    /// [`Unreachable`](StoreError::Unreachable).
     ///
     /// # Errors
     ///
@@ -124,7 +131,17 @@ impl RedisStore {
         let token_bucket = Arc::new(PreparedScript::new(Script::TokenBucket.text()));
         let fixed_window = Arc::new(PreparedScript::new(Script::FixedWindow.text()));
         let heartbeat_script = Arc::new(PreparedScript::new(heartbeat::SCRIPT));
-        let scripts = [&token_bucket, &fixed_window, &heartbeat_script].map(Arc::clone).into();
+        let common = Arc::new(Common {
+            database: settings.address.database,
+            scripts: [&token_bucket, &fixed_window, &heartbeat_script].map(Arc::clone).into(),
+            probe: Probe {
+                script: Arc::clone(&token_bucket),
+                key: settings.key_prefix.single("probe"),
+                arguments: scripts::arguments(&probe()),
+            },
+            patience: settings.timeout,
+            longest_call: settings.longest_call(),
+        });
 
         if settings.address.is_tls() {
             settings.tls.config().map_err(FileError)?;
@@ -135,8 +152,7 @@ impl RedisStore {
         let (sentinel_login, sentinel_login_task) =
             CurrentLogin::of(&settings.sentinel_credentials, "--redis-sentinel-auth").map_err(FileError)?;
         let door = |login| Door { tls: settings.tls.clone(), login, timeout: settings.connect_timeout };
-        let patience = Patience { connection: settings.timeout, answer: settings.longest_call() };
-        let route = Arc::new(Route::start(&settings.address, door(login), &door(sentinel_login), scripts, patience));
+        let route = Arc::new(Route::start(&settings.address, door(login), &door(sentinel_login), common));
 
         let key_prefix = settings.key_prefix.clone();
         let heartbeat = Arc::new(Heartbeat::new(Arc::clone(&route), heartbeat_script, key_prefix.single("replicas")));
@@ -145,7 +161,7 @@ impl RedisStore {
             async move { heartbeat.run().await }
         });
         let logins = [BackgroundTask::spawn(login_task), BackgroundTask::spawn(sentinel_login_task)];
-        Ok(Arc::new(Self { route, key_prefix, token_bucket, fixed_window, heartbeat, heartbeat_task, _logins: logins }))
+        Ok(Arc::new(Self { route, in_flight: Arc::new(Semaphore::new(settings.max_in_flight)), key_prefix, token_bucket, fixed_window, heartbeat, heartbeat_task, _logins: logins }))
     }
 
     /// How many replicas use the same keys, this one included: as last heard, and 1 before anything was heard.
@@ -167,8 +183,21 @@ impl RedisStore {
     }
 }
 
+/// Takes a hit of a bucket that is full again, and gone, within seconds.
+fn probe() -> StoreCall {
+    StoreCall {
+        bucket: "".into(),
+        limit: Limit::per(1000, Unit::Second, Algorithm::TokenBucket),
+        operation: Operation::Acquire { needed: 1, want: 0, facts: Facts::default() },
+    }
+}
+
 impl Store for RedisStore {
     fn call(&self, call: &StoreCall) -> StoreFuture {
+        let Ok(place) = Arc::clone(&self.in_flight).try_acquire_owned() else {
+            let cause = "as many calls are under way as --redis-max-in-flight allows".to_owned();
+            return Box::pin(ready(Err(StoreError::Unreachable(cause))));
+        };
         let script = Arc::clone(match Script::of(&call.limit) {
             Script::TokenBucket => &self.token_bucket,
             Script::FixedWindow => &self.fixed_window,
@@ -179,6 +208,7 @@ impl Store for RedisStore {
         // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
         // place there; another call could then overtake this one.
         Box::pin(unconstrained(async move {
+            let _place = place;
             let call = Invocation { script: &script, key: &key, arguments: &arguments };
             scripts::reply(&route.run(&call).await?)
         }))

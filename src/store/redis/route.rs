@@ -6,8 +6,8 @@ use super::address::{RedisAddress, Topology};
 use super::cluster::Cluster;
 use super::connect::{Connector, Target};
 use super::door::Door;
-use super::node::{Node, Patience};
-use super::script::{Invocation, PreparedScript};
+use super::node::{Common, Node};
+use super::script::Invocation;
 use super::sentinel::Sentinels;
 use crate::store::StoreError;
 
@@ -21,24 +21,17 @@ pub(super) enum Route {
 
 impl Route {
     /// Begins to connect.
-    pub(super) fn start(
-        address: &RedisAddress,
-        door: Door,
-        sentinel_door: &Door,
-        scripts: Vec<Arc<PreparedScript>>,
-        patience: Patience,
-    ) -> Self {
-        let database = address.database;
+    pub(super) fn start(address: &RedisAddress, door: Door, sentinel_door: &Door, common: Arc<Common>) -> Self {
         let target = match &address.topology {
             Topology::Cluster(seeds) => {
-                return Self::Cluster(Cluster::start(seeds, door, database, scripts, patience));
+                return Self::Cluster(Cluster::start(seeds, door, common));
             }
             Topology::Single(server) => Target::Primary(server.clone()),
             Topology::Sentinel { sentinels, service } => {
                 Target::Elected(Sentinels::new(sentinels, service, sentinel_door))
             }
         };
-        Self::One(Node::start(Connector { target, door, database, scripts }, patience))
+        Self::One(Node::start(Connector { target, door, common }))
     }
 
     /// Runs a script. If there is a connection, the first poll puts it on its way.

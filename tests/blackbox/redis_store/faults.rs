@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use comporta::store::redis::{RedisSettings, RedisStore};
 use comporta::store::{Store, StoreError};
 
-use super::{LONGEST_CALL, TIMEOUT, call, call_until_it_succeeds, connected, start, take};
+use super::{LONGEST_CALL, TIMEOUT, call, call_until_it_succeeds, connected, settings, start, take};
 use crate::harness::{Redis, RedisSetup};
 
 /// How much later than it should something may happen on a machine that is busy.
@@ -61,6 +62,22 @@ async fn a_call_to_a_server_that_hangs_is_lost_and_the_connection_made_anew() {
     assert!(matches!(errors[1], StoreError::Unreachable(_)), "{errors:?}");
     redis.resume();
     call_until_it_succeeds(&store).await;
+}
+
+#[tokio::test]
+async fn more_calls_than_may_be_under_way_fail_at_once() {
+    let redis = Redis::start();
+    let store = RedisStore::start(&RedisSettings { max_in_flight: 3, ..settings(&redis.url()) }).unwrap();
+    call_until_it_succeeds(&store).await;
+    redis.pause();
+    let calls: Vec<_> = ["a", "b", "c"].map(|bucket| tokio::spawn(store.call(&take(bucket, 1)))).into();
+    let error = store.call(&take("d", 1)).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unreachable(text) if text.contains("--redis-max-in-flight")), "{error:?}");
+    redis.resume();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    store.call(&take("d", 1)).await.unwrap();
 }
 
 #[tokio::test]
@@ -243,7 +260,7 @@ async fn a_user_with_few_rights_suffices() {
 }
 
 /// The refusal of a server, once it has been met.
-async fn refusal(store: &comporta::store::redis::RedisStore) -> StoreError {
+async fn refusal(store: &RedisStore) -> StoreError {
     let deadline = Instant::now() + crate::harness::PATIENCE;
     loop {
         match call(store).await {

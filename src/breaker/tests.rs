@@ -1,0 +1,176 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use tokio::time::advance;
+
+use super::*;
+use tokio::time::sleep;
+
+/// A breaker whose probe succeeds when it is told to, on a paused clock.
+struct World {
+    breaker: Arc<Breaker>,
+    is_well: Arc<AtomicBool>,
+    probes: Arc<AtomicU32>,
+}
+
+impl World {
+    fn new() -> Self {
+        let breaker = Arc::new(Breaker::default());
+        let (is_well, probes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let world = Self { breaker: Arc::clone(&breaker), is_well: Arc::clone(&is_well), probes: Arc::clone(&probes) };
+        tokio::spawn(async move {
+            let probe = || {
+                probes.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(is_well.load(Ordering::Relaxed))
+            };
+            breaker.run("the test", std::future::pending::<()>, probe).await;
+        });
+        world
+    }
+
+    fn fail(&self, times: u32) {
+        for _ in 0..times {
+            self.breaker.permit().unwrap().failed("oops");
+        }
+    }
+
+    fn probes(&self) -> u32 {
+        self.probes.load(Ordering::Relaxed)
+    }
+
+    /// Lets time pass, a millisecond at a time.
+    async fn pass(&self, millis: u32) {
+        for _ in 0..millis {
+            advance(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_opens_after_failures_in_a_row_and_closes_after_a_probe() {
+    let world = World::new();
+    world.pass(1).await;
+    world.fail(MOST_FAILURES - 1);
+    world.breaker.permit().unwrap().succeeded();
+    world.fail(MOST_FAILURES - 1);
+    assert!(world.breaker.is_closed(), "a success begins the count anew");
+    world.fail(1);
+    assert!(!world.breaker.is_closed() && world.breaker.permit().is_none());
+    world.pass(24).await;
+    assert_eq!(world.probes(), 0, "the first pause is at least half of its longest");
+    world.pass(27).await;
+    assert_eq!(world.probes(), 1);
+    assert!(world.breaker.permit().is_none(), "the probe has failed");
+    world.is_well.store(true, Ordering::Relaxed);
+    world.pass(101).await;
+    assert_eq!(world.probes(), 2);
+    assert!(world.breaker.permit().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_open_lets_nothing_through_but_one_probe() {
+    let breaker = Arc::new(Breaker::default());
+    let answer = Arc::new(Notify::new());
+    let probes = Arc::new(AtomicU32::new(0));
+    tokio::spawn({
+        let (breaker, answer, probes) = (Arc::clone(&breaker), Arc::clone(&answer), Arc::clone(&probes));
+        async move {
+            let probe = || {
+                probes.fetch_add(1, Ordering::Relaxed);
+                async {
+                    answer.notified().await;
+                    true
+                }
+            };
+            breaker.run("the test", std::future::pending::<()>, probe).await;
+        }
+    });
+    for _ in 0..MOST_FAILURES {
+        breaker.permit().unwrap().failed("oops");
+    }
+    sleep(FIRST_PAUSE + Duration::from_millis(1)).await;
+    let calls: Vec<_> = (0..500)
+        .map(|_| {
+            let breaker = Arc::clone(&breaker);
+            tokio::spawn(async move { breaker.permit().is_some() })
+        })
+        .collect();
+    for call in calls {
+        assert!(!call.await.unwrap());
+    }
+    assert_eq!(probes.load(Ordering::Relaxed), 1);
+    answer.notify_one();
+    sleep(Duration::from_millis(1)).await;
+    assert!(breaker.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_dropped_counts_as_a_failure() {
+    let world = World::new();
+    world.pass(1).await;
+    for _ in 0..MOST_FAILURES {
+        assert!(world.breaker.is_closed());
+        drop(world.breaker.permit().unwrap());
+    }
+    assert!(!world.breaker.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_permitted_before_an_outage_says_nothing_about_later() {
+    let world = World::new();
+    world.pass(1).await;
+    let early: Vec<_> = (0..MOST_FAILURES).map(|_| world.breaker.permit().unwrap()).collect();
+    world.fail(MOST_FAILURES);
+    world.is_well.store(true, Ordering::Relaxed);
+    world.pass(60).await;
+    assert!(world.breaker.is_closed());
+    early.into_iter().for_each(|permit| permit.failed("late"));
+    assert!(world.breaker.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_grow_to_five_seconds_and_begin_anew_after_a_quiet_second() {
+    let world = World::new();
+    world.pass(1).await;
+    world.fail(MOST_FAILURES);
+    world.pass(30_000).await;
+    let probes = world.probes();
+    // 50, 100, 200 … 5000 ms, of which the upper half is random.
+    assert!((10..=17).contains(&probes), "{probes}");
+    world.is_well.store(true, Ordering::Relaxed);
+    while !world.breaker.is_closed() {
+        world.pass(1).await;
+    }
+
+    // An outage that follows at once is the same one.
+    world.fail(MOST_FAILURES);
+    world.pass(2_499).await;
+    assert!(!world.breaker.is_closed());
+    world.pass(2_502).await;
+    assert!(world.breaker.is_closed());
+    world.pass(1_001).await;
+    world.fail(MOST_FAILURES);
+    world.pass(51).await;
+    assert!(world.breaker.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_when_there_may_be_something_to_find() {
+    let breaker = Arc::new(Breaker::default());
+    let promise = Arc::new(Notify::new());
+    tokio::spawn({
+        let (breaker, promise) = (Arc::clone(&breaker), Arc::clone(&promise));
+        async move { breaker.run("the test", || promise.notified(), || std::future::ready(true)).await }
+    });
+    tokio::task::yield_now().await;
+    for _ in 0..MOST_FAILURES {
+        breaker.permit().unwrap().failed("oops");
+    }
+    sleep(Duration::from_millis(1)).await;
+    assert!(!breaker.is_closed());
+    assert_eq!(breaker.cause(), "oops");
+    promise.notify_one();
+    sleep(Duration::from_millis(1)).await;
+    assert!(breaker.is_closed());
+}

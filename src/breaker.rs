@@ -138,7 +138,7 @@ impl Breaker {
             return;
         }
         let Err(cause) = outcome else { return history.policy.record_success() };
-        history.cause = cause.to_owned();
+        cause.clone_into(&mut history.cause);
         if history.policy.mark_dead_on_failure().is_some() {
             self.changes.fetch_add(1, Ordering::AcqRel);
             self.tripped.notify_one();

@@ -228,6 +228,12 @@ impl Replica {
         state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
     }
 
+    /// What people should know of the store: nothing if there is none.
+    #[must_use]
+    pub fn store_condition(&self) -> Option<String> {
+        self.store.as_ref().map(|lender| lender.store.condition())
+    }
+
     /// Returns everything that is borrowed to the store, and waits a second at most until that has answered: leases end
     /// by themselves, too. What a call under way brings is returned by the call that follows it.
     pub async fn return_leases(self: &Arc<Self>) {

@@ -125,7 +125,9 @@ async fn what_was_permitted_before_an_outage_says_nothing_about_later() {
     world.is_well.store(true, Ordering::Relaxed);
     world.pass(60).await;
     assert!(world.breaker.is_closed());
-    early.into_iter().for_each(|permit| permit.failed("late"));
+    for permit in early {
+        permit.failed("late");
+    }
     assert!(world.breaker.is_closed());
 }
 

@@ -1,7 +1,9 @@
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::summary;
@@ -13,6 +15,9 @@ use crate::settings::ServeSettings;
 use crate::store::Store;
 use crate::store::redis::{RedisSettings, RedisStore};
 use crate::{policy, telemetry};
+
+/// So long after the start the service is ready even if nobody knows yet whether Redis is there.
+const LONGEST_START: Duration = Duration::from_secs(2);
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
     let redis = match settings.response.header_names.check().and_then(|()| settings.store.redis()) {
@@ -61,10 +66,12 @@ fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), 
         });
         let replica = Replica::new(engine, clock, lender);
         let prepared = {
-            let redis = redis.clone();
+            let (redis, must_be_reached) = (redis.clone(), settings.store.ready_requires_redis);
             async move {
-                if let Some(redis) = redis {
-                    redis.tried().await;
+                match redis {
+                    None => {}
+                    Some(redis) if must_be_reached => redis.connected().await,
+                    Some(redis) => drop(timeout(LONGEST_START, redis.tried()).await),
                 }
             }
         };

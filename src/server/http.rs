@@ -34,11 +34,13 @@ pub(super) async fn serve(
 
 /// Whether requests should be sent here: not before the store was tried, nor while the process is about to end.
 async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
-    match *app.phase.borrow() {
-        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
-        Phase::Serving => (StatusCode::OK, "ok\n"),
-        Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
-    }
+    let (status, word) = match *app.phase.borrow() {
+        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
+        Phase::Serving => (StatusCode::OK, "ok"),
+        Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+    };
+    let store = app.replica.store_condition().map_or_else(String::new, |condition| format!("redis: {condition}\n"));
+    (status, format!("{word}\n{store}"))
 }
 
 /// `ShouldRateLimit` in JSON.

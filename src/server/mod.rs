@@ -13,7 +13,6 @@ mod signals;
 mod sniff;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
@@ -90,7 +89,7 @@ impl App {
 }
 
 /// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most. Requests are
-/// answered from the beginning; probes are told to send them once `prepared` resolves, after two seconds at the latest.
+/// answered from the beginning; probes are told to send them once `prepared` resolves.
 pub async fn serve(
     listeners: Listeners,
     replica: Arc<Replica>,
@@ -151,8 +150,7 @@ pub async fn serve(
 
 /// Tells probes that requests can come.
 async fn start_up(prepared: impl Future<Output = ()>, app: Arc<App>, health: HealthReporter) {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    drop(tokio::time::timeout(PATIENCE, prepared).await);
+    prepared.await;
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::Serving).await;
     }

@@ -165,6 +165,21 @@ pub struct StoreSettings {
     #[arg(long, env = "COMPORTA_FAILURE_MODE", value_name = "MODE", value_enum, default_value_t = FailureMode::Local)]
     pub failure_mode: FailureMode,
 
+    /// Say on /readyz, and in gRPC health, that the service is ready only once Redis has been reached, however long that
+    /// takes [default: once a first attempt has ended, after two seconds at the latest]
+    #[arg(
+        long,
+        env = "COMPORTA_READY_REQUIRES_REDIS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true,
+        value_parser = switch
+    )]
+    pub ready_requires_redis: bool,
+
     /// How many replicas share the limits [default: counted in Redis]
     #[arg(long, env = "COMPORTA_REPLICAS", value_name = "COUNT", value_parser = value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,

@@ -31,6 +31,9 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     /// The name under which the store itself knows a bucket, for people who look there.
     fn key(&self, bucket: &str) -> String;
+
+    /// Whether it is asked at the moment, in words for people.
+    fn condition(&self) -> String;
 }
 
 /// A [`Reply`] to come.

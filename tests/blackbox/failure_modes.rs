@@ -135,7 +135,29 @@ fn nobody_waits_for_a_redis_that_is_not_there_and_it_is_used_when_it_comes() {
     let (_setup, comporta) = start_patient(&setup);
     open_breaker(&comporta);
     assert_nobody_waits(&comporta);
+    let page = http::get(comporta.addresses.http, "/readyz").unwrap();
+    assert_eq!(page.status, 200);
+    assert!(page.body.starts_with("ok\nredis: not asked: ") && page.body.contains("Connection refused"), "{page:?}");
     let _redis = setup.start();
     wait_for("the breaker to close", || comporta.log().contains("is asked again, after").then_some(()));
     assert_eq!([0; 3].map(|_| ask_with(&comporta, "closed", "last")), [200, 200, 429]);
+    assert_eq!(http::get(comporta.addresses.http, "/readyz").unwrap().body, "ok\nredis: asked\n");
+}
+
+#[test]
+fn who_wants_to_wait_for_redis_is_not_ready_before_and_answers_all_the_same() {
+    let redis = RedisSetup::new();
+    let flags = ["--redis-url".to_owned(), redis.url(), "--ready-requires-redis".to_owned()];
+    let setup = Setup::new(POLICY).flags(flags);
+    let comporta = setup.launch();
+    let readyz = || http::get(comporta.addresses.http, "/readyz");
+    wait_for("an answer", || readyz().ok());
+    // Longer than who does not want to wait for it would wait.
+    std::thread::sleep(Duration::from_millis(2500));
+    let page = readyz().unwrap();
+    assert_eq!(page.status, 503);
+    assert!(page.body.starts_with("starting\nredis: not asked: "), "{page:?}");
+    assert_eq!(ask(&comporta, &["open"]), 200);
+    let _redis = redis.start();
+    wait_for("readiness", || comporta.is_ready().then_some(()));
 }

@@ -158,6 +158,21 @@ impl Cluster {
         }
     }
 
+    /// Whether the primaries are asked, in words for people.
+    pub(super) fn condition(&self) -> String {
+        let map = self.known.map.borrow();
+        let primaries = map.primaries();
+        if primaries.is_empty() {
+            return format!("not asked: {}", map.no_owner(0).into_cause());
+        }
+        let troubles: Vec<String> = primaries
+            .iter()
+            .filter_map(|member| Some(format!("; {}: {}", member.server, member.node.link.trouble()?)))
+            .collect();
+        let asked = primaries.len() - troubles.len();
+        format!("{asked} of {} primaries asked{}", primaries.len(), troubles.concat())
+    }
+
     async fn owner(&self, slot: u16) -> Result<Arc<Member>, StoreError> {
         {
             let map = self.known.map.borrow();

@@ -106,7 +106,7 @@ impl Link {
             state.wait_for(|state| !is_down(state)).await.map(drop)
         };
         if comes_up.await.is_err() {
-            pending().await
+            pending::<()>().await;
         }
     }
 
@@ -134,6 +134,16 @@ impl Link {
     pub(super) async fn tried(&self) {
         // An error means that nothing will be tried any more.
         drop(self.state.clone().changed().await);
+    }
+
+    /// Why the server is not asked, if it is not.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let state = self.state.borrow();
+        match state.usable() {
+            None => Some(format!("not asked: {}", state.cause().into_cause())),
+            Some(_) if !self.breaker.is_closed() => Some(format!("not asked: {}", self.breaker.cause())),
+            Some(_) => None,
+        }
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -161,7 +161,16 @@ impl RedisStore {
             async move { heartbeat.run().await }
         });
         let logins = [BackgroundTask::spawn(login_task), BackgroundTask::spawn(sentinel_login_task)];
-        Ok(Arc::new(Self { route, in_flight: Arc::new(Semaphore::new(settings.max_in_flight)), key_prefix, token_bucket, fixed_window, heartbeat, heartbeat_task, _logins: logins }))
+        Ok(Arc::new(Self {
+            route,
+            in_flight: Arc::new(Semaphore::new(settings.max_in_flight)),
+            key_prefix,
+            token_bucket,
+            fixed_window,
+            heartbeat,
+            heartbeat_task,
+            _logins: logins,
+        }))
     }
 
     /// How many replicas use the same keys, this one included: as last heard, and 1 before anything was heard.
@@ -173,6 +182,11 @@ impl RedisStore {
     /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
     pub async fn tried(&self) {
         self.route.tried().await;
+    }
+
+    /// Waits until there is a connection, however long it takes: in a Cluster, to one of its primaries.
+    pub async fn connected(&self) {
+        self.route.wait_until_up(&self.key_prefix.single("replicas")).await;
     }
 
     /// Tells the other replicas that this one is gone, if there is a connection. For the end of the process, after the
@@ -216,5 +230,9 @@ impl Store for RedisStore {
 
     fn key(&self, bucket: &str) -> String {
         self.key_prefix.bucket(bucket)
+    }
+
+    fn condition(&self) -> String {
+        self.route.condition()
     }
 }

@@ -58,6 +58,14 @@ impl Route {
         }
     }
 
+    /// Whether the servers are asked, in words for people.
+    pub(super) fn condition(&self) -> String {
+        match self {
+            Self::One(node) => node.link.trouble().unwrap_or_else(|| "asked".to_owned()),
+            Self::Cluster(cluster) => cluster.condition(),
+        }
+    }
+
     /// Waits until the first attempt to connect has ended, whether or not it has succeeded.
     pub(super) async fn tried(&self) {
         match self {

@@ -82,13 +82,20 @@ impl Setup {
 
     /// Starts the service and waits until it is ready.
     pub(crate) fn start(&self) -> Comporta {
+        let mut comporta = self.launch();
+        comporta.wait_until_ready();
+        comporta
+    }
+
+    /// Starts the service, and waits for nothing.
+    pub(crate) fn launch(&self) -> Comporta {
         let mut command = command();
         command.arg("serve").arg("--policy").arg(&self.policy);
         command.arg("--grpc-addr").arg(self.addresses.grpc.to_string());
         command.arg("--http-addr").arg(self.addresses.http.to_string());
         command.arg("--admin-addr").arg(self.addresses.admin.to_string());
         command.args(&self.flags).envs(self.environment.iter().copied());
-        Comporta::start(&mut command, self.addresses, self.folder.path().join("log"))
+        Comporta::launch(&mut command, self.addresses, self.folder.path().join("log"))
     }
 }
 
@@ -109,13 +116,21 @@ impl Comporta {
 
     /// Runs a command that starts a service on these addresses, and waits until it is ready.
     pub(crate) fn start(command: &mut Command, addresses: Addresses, log: PathBuf) -> Self {
-        let mut comporta = Self { process: Process::start("comporta", command, log), addresses };
-        wait_for("comporta to be ready", || {
-            let exit = comporta.process.has_exited();
-            assert!(exit.is_none(), "comporta ended before it was ready: {}", exit.unwrap());
-            comporta.is_ready().then_some(())
-        });
+        let mut comporta = Self::launch(command, addresses, log);
+        comporta.wait_until_ready();
         comporta
+    }
+
+    fn launch(command: &mut Command, addresses: Addresses, log: PathBuf) -> Self {
+        Self { process: Process::start("comporta", command, log), addresses }
+    }
+
+    fn wait_until_ready(&mut self) {
+        wait_for("comporta to be ready", || {
+            let exit = self.process.has_exited();
+            assert!(exit.is_none(), "comporta ended before it was ready: {}", exit.unwrap());
+            self.is_ready().then_some(())
+        });
     }
 
     /// A gRPC client with a connection of its own, opened at its first call.

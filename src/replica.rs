@@ -120,17 +120,23 @@ impl Replica {
         Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0), refusals: Refusals::new() })
     }
 
-    /// Decides a request at the time `now`. Most are decided at once.
+    /// Decides a request at the time `now`. Most are decided at once; the others wait for the store's timeout at most, or
+    /// until the `deadline` of the one who asks.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`] where the message is none that Envoy sends.
-    pub fn decide(self: &Arc<Self>, request: &RateLimitRequest, now: Now) -> Result<Deciding, InvalidRequest> {
+    pub fn decide(
+        self: &Arc<Self>,
+        request: &RateLimitRequest,
+        now: Now,
+        deadline: Option<Micros>,
+    ) -> Result<Deciding, InvalidRequest> {
         let Ruling { answer, calls } = self.engine.decide(request, now)?;
         self.make(calls);
         Ok(match answer {
             Answer::Decided(decision) => Deciding::Decided(decision),
-            Answer::Waiting(waiting) => Deciding::Waits(Box::pin(Waiter::new(self, waiting).decision())),
+            Answer::Waiting(waiting) => Deciding::Waits(Box::pin(Waiter::new(self, waiting, deadline).decision())),
         })
     }
 
@@ -269,16 +275,18 @@ impl Drop for UnderWay {
 struct Waiter {
     replica: Arc<Replica>,
     waiting: Option<Waiting>,
+    deadline: Micros,
 }
 
 impl Waiter {
-    fn new(replica: &Arc<Replica>, waiting: Waiting) -> Self {
-        Self { replica: Arc::clone(replica), waiting: Some(waiting) }
+    fn new(replica: &Arc<Replica>, waiting: Waiting, deadline: Option<Micros>) -> Self {
+        let deadline = waiting.deadline().min(deadline.unwrap_or(Micros(u64::MAX)));
+        Self { replica: Arc::clone(replica), waiting: Some(waiting), deadline }
     }
 
     async fn decision(mut self) -> Result<Decision, Unavailable> {
         let Some(waiting) = &mut self.waiting else { return Err(Unavailable) };
-        let left = waiting.deadline() - self.replica.clock.now().monotonic;
+        let left = self.deadline - self.replica.clock.now().monotonic;
         let in_time = timeout(Duration::from_micros(left.0), &mut waiting.decision).await;
         let decision = if let Ok(Ok(decision)) = in_time {
             decision

@@ -18,7 +18,7 @@ use tonic_prost::ProstCodec;
 use super::answer::{AnswerError, Answering};
 use super::listen::grpc_connections;
 use super::sniff::sniff;
-use super::{App, BoxError, MAX_MESSAGE_BYTES, reflection};
+use super::{App, BoxError, MAX_MESSAGE_BYTES, deadline, reflection};
 use crate::request::RateLimitRequest;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -80,7 +80,8 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     type Future = GrpcAnswering;
 
     fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
-        GrpcAnswering(self.0.answer(request.get_ref()))
+        let patience = request.metadata().get(deadline::HEADER).and_then(|value| deadline::patience(value.as_bytes()));
+        GrpcAnswering(self.0.answer(request.get_ref(), patience))
     }
 }
 

@@ -63,7 +63,7 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
             );
         }
     };
-    match app.answer(&request).await {
+    match app.answer(&request, None).await {
         Ok(response) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

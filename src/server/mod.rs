@@ -2,6 +2,7 @@
 
 mod admin;
 mod answer;
+mod deadline;
 mod grpc;
 mod http;
 mod json;
@@ -13,6 +14,7 @@ mod signals;
 mod sniff;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
@@ -26,6 +28,7 @@ pub use signals::signals;
 
 use crate::clock::{Clock, Reading};
 use crate::engine::Decision;
+use crate::limit::Micros;
 use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
@@ -70,9 +73,11 @@ impl App {
         &self.replica.clock
     }
 
-    fn answer(self: &Arc<Self>, request: &RateLimitRequest) -> Answering {
+    /// Answers a request; one that waits for the store is answered in so much time, if the client says how much it has.
+    fn answer(self: &Arc<Self>, request: &RateLimitRequest, patience: Option<Duration>) -> Answering {
         let asked = self.clock().read();
-        match self.replica.decide(request, asked.now) {
+        let deadline = patience.map(|patience| asked.now.monotonic + Micros::from(patience));
+        match self.replica.decide(request, asked.now, deadline) {
             Err(invalid) => Answering::ready(Err(invalid.into())),
             Ok(Deciding::Decided(decision)) => Answering::ready(Ok(self.respond(decision, request, asked))),
             Ok(Deciding::Waits(decision)) => {

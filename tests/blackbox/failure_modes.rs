@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Comporta, Redis, RedisSetup, Setup, http, wait_for};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+
+use crate::harness::{Comporta, Redis, RedisSetup, Setup, grpc, http, wait_for};
 
 const POLICY: &str = "
 domain: d
@@ -160,4 +162,18 @@ fn who_wants_to_wait_for_redis_is_not_ready_before_and_answers_all_the_same() {
     assert_eq!(ask(&comporta, &["open"]), 200);
     let _redis = redis.start();
     wait_for("readiness", || comporta.is_ready().then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_less_time_than_redis_has_is_answered_in_its_time() {
+    let redis = Redis::start();
+    let (_setup, comporta) = start_patient(redis.setup());
+    redis.pause();
+    let mut client = comporta.client();
+    let mut request = tonic::Request::new(grpc::request("d", ["open=x"]));
+    request.set_timeout(Duration::from_millis(300));
+    let begun = Instant::now();
+    let response = client.should_rate_limit(request).await.expect("an answer, and not the client's own deadline");
+    assert_eq!(response.into_inner().overall_code(), Code::Ok, "the failure mode lets it pass");
+    assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
 }

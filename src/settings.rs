@@ -248,6 +248,7 @@ impl ServeSettings {
             shadow_mode: self.shadow_mode,
             defaults: self.policy.defaults.defaults(),
             failure_mode: self.store.failure_mode,
+            local_percent: self.store.local_safety_factor,
             store_timeout: self.store.redis_url.as_ref().map(|_| Micros::from(self.store.redis_timeout)),
             lease: LeaseSettings {
                 horizon: Micros::from(self.store.lease_horizon),

@@ -66,6 +66,8 @@ pub struct EngineSettings {
     pub defaults: Defaults,
     /// What limits do that do not say what they do without the store.
     pub failure_mode: FailureMode,
+    /// So many percent of its part of a limit, 1 to 100, a replica lets pass alone while it cannot ask the store.
+    pub local_percent: u8,
     /// The longest that a request waits for the store. `None` if there is none: all buckets are this process's own.
     pub store_timeout: Option<Micros>,
     pub lease: LeaseSettings,
@@ -80,6 +82,7 @@ impl Default for EngineSettings {
             shadow_mode: false,
             defaults: Defaults::default(),
             failure_mode: FailureMode::default(),
+            local_percent: 90,
             store_timeout: None,
             lease: LeaseSettings::default(),
             random_seed: 0,
@@ -162,7 +165,12 @@ impl Engine {
                 failure_mode: settings.failure_mode,
                 has_store: settings.store_timeout.is_some(),
             },
-            terms: Terms::new(settings.lease, settings.store_timeout.unwrap_or_default(), settings.random_seed),
+            terms: Terms::new(
+                settings.lease,
+                settings.store_timeout.unwrap_or_default(),
+                settings.local_percent,
+                settings.random_seed,
+            ),
             agenda: Agenda::new(now.monotonic),
             settings,
             counts: Counts::default(),

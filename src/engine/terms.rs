@@ -9,6 +9,8 @@ pub(super) struct Terms {
     pub(super) lease: LeaseSettings,
     /// The longest that a request waits for the store.
     pub(super) timeout: Micros,
+    /// Of its part of a limit, so much passes a replica that cannot ask the store.
+    pub(super) local_percent: u8,
     replicas: AtomicU32,
     calls: AtomicU64,
     random: AtomicU64,
@@ -16,10 +18,11 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub(super) const fn new(lease: LeaseSettings, timeout: Micros, seed: u64) -> Self {
+    pub(super) const fn new(lease: LeaseSettings, timeout: Micros, local_percent: u8, seed: u64) -> Self {
         Self {
             lease,
             timeout,
+            local_percent,
             replicas: AtomicU32::new(1),
             calls: AtomicU64::new(0),
             random: AtomicU64::new(seed),

@@ -174,7 +174,7 @@ impl<'p> Trial<'p> {
             FailureMode::Closed => Verdict::Refuses,
             FailureMode::Unavailable => Verdict::Unavailable,
             FailureMode::Local => {
-                let limit = check.limit.share(terms.replicas());
+                let limit = check.limit.share(terms.replicas(), terms.local_percent);
                 let borrower = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut());
                 let before = borrower.as_ref().and_then(|borrower| borrower.fallback);
                 let mut bucket = before.map_or_else(|| Bucket::unused(&limit, now), |before| before.bucket);

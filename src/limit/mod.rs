@@ -105,11 +105,14 @@ impl Limit {
         Self { amount, multiplier: 1, capacity: amount, unit, algorithm }
     }
 
-    /// The part of one of several replicas, each of which lets its own part pass: at least 1 of amount and capacity, so
-    /// more replicas than the limit has hits exceed it.
+    /// So many percent of the part of one of several replicas, each of which lets its own part pass. It is rounded down, but
+    /// at least 1 of amount and capacity, so more replicas than the limit has hits exceed it.
     #[must_use]
-    pub fn share(&self, replicas: u32) -> Self {
-        let part = |whole: u32| if whole == 0 { 0 } else { (whole / replicas.max(1)).max(1) };
+    pub fn share(&self, replicas: u32, percent: u8) -> Self {
+        let part = |whole: u32| {
+            let part = u64::from(whole) * u64::from(percent) / (100 * u64::from(replicas.max(1)));
+            u32::try_from(part).unwrap_or(whole).clamp(whole.min(1), whole)
+        };
         Self { amount: part(self.amount), capacity: part(self.capacity), ..*self }
     }
 

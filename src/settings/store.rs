@@ -165,6 +165,17 @@ pub struct StoreSettings {
     #[arg(long, env = "COMPORTA_FAILURE_MODE", value_name = "MODE", value_enum, default_value_t = FailureMode::Local)]
     pub failure_mode: FailureMode,
 
+    /// The part of its share of a limit that a replica lets pass in failure mode `local`, 0.01 to 1: below 1 there is room
+    /// for a replica that has not been counted yet
+    #[arg(
+        long,
+        env = "COMPORTA_LOCAL_SAFETY_FACTOR",
+        value_name = "FACTOR",
+        default_value = "0.9",
+        value_parser = hundredths
+    )]
+    pub local_safety_factor: u8,
+
     /// Say on /readyz, and in gRPC health, that the service is ready only once Redis has been reached, however long that
     /// takes [default: once a first attempt has ended, after two seconds at the latest]
     #[arg(
@@ -331,7 +342,34 @@ where
     }
 }
 
+/// Reads a factor up to 1, as hundredths.
+fn hundredths(text: &str) -> Result<u8, String> {
+    let advice = || "give 0.01 to 1, with two decimals at most, such as 0.9".to_owned();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = format!("{fraction:0<2}");
+    if digits.len() > 2 || !digits.bytes().all(|byte| byte.is_ascii_digit()) || !matches!(whole, "0" | "1" | "") {
+        return Err(advice());
+    }
+    let hundredths = whole.parse::<u16>().unwrap_or(0) * 100 + digits.parse::<u16>().map_err(|_| advice())?;
+    u8::try_from(hundredths).ok().filter(|hundredths| (1..=100).contains(hundredths)).ok_or_else(advice)
+}
+
 /// Reads the name of a server.
 fn server_name(text: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(text.to_owned()).map_err(|_| "give a host name or an IP address".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_has_two_decimals() {
+        for (text, percent) in [("0.9", 90), ("1", 100), ("1.00", 100), ("0.01", 1), (".5", 50), ("0.25", 25)] {
+            assert_eq!(hundredths(text), Ok(percent), "{text}");
+        }
+        for text in ["", "0", "0.0", "1.01", "2", "0.125", "-0.5", "0.-1", "90%", "1e-1", "0,9", "."] {
+            assert!(hundredths(text).is_err(), "{text}");
+        }
+    }
 }

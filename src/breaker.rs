@@ -11,18 +11,10 @@
 //!
 //! While it is closed every call is permitted. While it is open or half-open none is: what is tried then is one probe of our
 //! own, in the background, so no request ever waits for a server that is known to be in trouble.
-//!
-//! When failures are too many is decided by the policies of the crate `failsafe`. Its state machine is not used: half-open,
-//! it permits every call at once, and its clock cannot be paused by a test.
 
-use std::iter::{Repeat, repeat};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use failsafe::FailurePolicy;
-use failsafe::failure_policy::{
-    ConsecutiveFailures, OrElse, SuccessRateOverTimeWindow, consecutive_failures, success_rate_over_time_window,
-};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -33,17 +25,16 @@ use crate::random;
 /// It opens after so many failures in a row.
 pub const MOST_FAILURES: u32 = 5;
 
-/// It opens, too, if a smaller part of the calls than this succeeds, once there were [`FEWEST_CALLS`] in a [`WINDOW`].
-const SUCCESS_RATE: f64 = 0.5;
+/// It opens, too, when of at least so many calls in the last [`WINDOW`] seconds more than half have failed.
 const FEWEST_CALLS: u32 = 20;
-const WINDOW: Duration = Duration::from_secs(10);
+const WINDOW: usize = 10;
 
 /// The first pause before a probe, and the longest. Each is twice the one before, and its upper half is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// An outage that follows the last one so soon is the same: pauses go on from where they were.
-const SETTLED: Duration = Duration::from_secs(1);
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// Whether calls are permitted.
 #[derive(Debug)]
@@ -56,20 +47,14 @@ pub struct Breaker {
 
 #[derive(Debug)]
 struct History {
-    policy: Policy,
+    recent: Recent,
     /// Of the last failure.
     cause: String,
 }
 
-/// The policies are asked whether, and not for how long.
-type Policy = OrElse<ConsecutiveFailures<Repeat<Duration>>, SuccessRateOverTimeWindow<Repeat<Duration>>>;
-
 impl Default for Breaker {
     fn default() -> Self {
-        let at_once = repeat(Duration::ZERO);
-        let in_a_row = consecutive_failures(MOST_FAILURES, at_once.clone());
-        let of_many = success_rate_over_time_window(SUCCESS_RATE, FEWEST_CALLS, WINDOW, at_once);
-        let history = Mutex::new(History { policy: in_a_row.or_else(of_many), cause: String::new() });
+        let history = Mutex::new(History { recent: Recent::new(), cause: String::new() });
         Self { changes: AtomicU64::new(0), history, tripped: Notify::new() }
     }
 }
@@ -93,12 +78,12 @@ impl Breaker {
     }
 
     /// Goes from state to state for ever, which must be run for it to close again. `probe` tries the server, and returns
-    /// when it has answered as it should, or has not. A pause ends early when `promising` does: there may be something to
+    /// when it has answered as it should, or has not. A pause ends early when `wake_early` does: there may be something to
     /// find then. `name` is for the log.
     pub async fn run<H: Future<Output = ()>, P: Future<Output = bool>>(
         &self,
         name: &str,
-        mut promising: impl FnMut() -> H,
+        mut wake_early: impl FnMut() -> H,
         mut probe: impl FnMut() -> P,
     ) {
         let mut pauses = Pauses::default();
@@ -111,7 +96,7 @@ impl Breaker {
             let opened_at = Instant::now();
             warn!("{name} is asked no more, and failure modes decide, until it answers again: {}", self.cause());
             loop {
-                open(pauses.next(), promising()).await;
+                open(pauses.next(), wake_early()).await;
                 if half_open(probe()).await {
                     break;
                 }
@@ -127,7 +112,7 @@ impl Breaker {
     }
 
     fn close(&self) {
-        self.history.lock().policy.revived();
+        self.history.lock().recent = Recent::new();
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -137,18 +122,20 @@ impl Breaker {
         if self.changes.load(Ordering::Acquire) != given {
             return;
         }
-        let Err(cause) = outcome else { return history.policy.record_success() };
-        cause.clone_into(&mut history.cause);
-        if history.policy.mark_dead_on_failure().is_some() {
+        if let Err(cause) = outcome {
+            cause.clone_into(&mut history.cause);
+        }
+        history.recent.record(outcome.is_ok());
+        if history.recent.is_too_bad() {
             self.changes.fetch_add(1, Ordering::AcqRel);
             self.tripped.notify_one();
         }
     }
 }
 
-async fn open(pause: Duration, promising: impl Future<Output = ()>) {
-    // Whichever it was, a probe follows.
-    let _ = timeout(pause, promising).await;
+async fn open(pause: Duration, wake_early: impl Future<Output = ()>) {
+    // Whichever ends first, a probe follows.
+    let _ = timeout(pause, wake_early).await;
 }
 
 async fn half_open(probe: impl Future<Output = bool>) -> bool {
@@ -183,6 +170,47 @@ impl Permit<'_> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.tell(Err("a call was given up"));
+    }
+}
+
+/// What has become of calls lately.
+#[derive(Debug)]
+struct Recent {
+    failures_in_a_row: u32,
+    /// Calls and failures in each of the last seconds, by the second's number; what is older is overwritten.
+    seconds: [Second; WINDOW],
+    since: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Second {
+    number: u64,
+    calls: u32,
+    failures: u32,
+}
+
+impl Recent {
+    fn new() -> Self {
+        Self { failures_in_a_row: 0, seconds: [Second::default(); WINDOW], since: Instant::now() }
+    }
+
+    fn record(&mut self, is_success: bool) {
+        self.failures_in_a_row = if is_success { 0 } else { self.failures_in_a_row + 1 };
+        let number = self.since.elapsed().as_secs();
+        let second = &mut self.seconds[usize::try_from(number % WINDOW as u64).unwrap_or(0)];
+        if second.number != number {
+            *second = Second { number, ..Second::default() };
+        }
+        second.calls += 1;
+        second.failures += u32::from(!is_success);
+    }
+
+    fn is_too_bad(&self) -> bool {
+        let oldest = (self.since.elapsed().as_secs() + 1).saturating_sub(WINDOW as u64);
+        let in_window = self.seconds.iter().filter(|second| second.number >= oldest);
+        let (calls, failures) =
+            in_window.fold((0, 0), |(calls, failures), second| (calls + second.calls, failures + second.failures));
+        self.failures_in_a_row >= MOST_FAILURES || (calls >= FEWEST_CALLS && 2 * failures > calls)
     }
 }
 

@@ -132,7 +132,7 @@ async fn what_was_permitted_before_an_outage_says_nothing_about_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_grow_to_five_seconds_and_begin_anew_after_a_quiet_second() {
+async fn pauses_grow_to_five_seconds_and_begin_anew_when_all_was_well_for_a_while() {
     let world = World::new();
     world.pass(1).await;
     world.fail(MOST_FAILURES);
@@ -141,9 +141,12 @@ async fn pauses_grow_to_five_seconds_and_begin_anew_after_a_quiet_second() {
     // 50, 100, 200 … 5000 ms, of which the upper half is random.
     assert!((10..=17).contains(&probes), "{probes}");
     world.is_well.store(true, Ordering::Relaxed);
-    while !world.breaker.is_closed() {
-        world.pass(1).await;
+    for _ in 0..5_001 {
+        if !world.breaker.is_closed() {
+            world.pass(1).await;
+        }
     }
+    assert!(world.breaker.is_closed());
 
     // An outage that follows at once is the same one.
     world.fail(MOST_FAILURES);
@@ -151,7 +154,7 @@ async fn pauses_grow_to_five_seconds_and_begin_anew_after_a_quiet_second() {
     assert!(!world.breaker.is_closed());
     world.pass(2_502).await;
     assert!(world.breaker.is_closed());
-    world.pass(1_001).await;
+    world.pass(10_001).await;
     world.fail(MOST_FAILURES);
     world.pass(51).await;
     assert!(world.breaker.is_closed());
@@ -174,5 +177,38 @@ async fn a_pause_ends_when_there_may_be_something_to_find() {
     assert_eq!(breaker.cause(), "oops");
     promise.notify_one();
     sleep(Duration::from_millis(1)).await;
+    assert!(breaker.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_opens_when_more_than_half_of_many_calls_fail() {
+    let breaker = Breaker::default();
+    let call = |outcomes: &[bool]| {
+        for is_success in outcomes {
+            let permit = breaker.permit().unwrap();
+            if *is_success { permit.succeeded() } else { permit.failed("oops") }
+        }
+    };
+    // Half of them is not too bad, and what is long ago does not count.
+    for _ in 0..100 {
+        call(&[true, false]);
+    }
+    sleep(Duration::from_secs(11)).await;
+    for _ in 0..6 {
+        call(&[false, true, false]);
+    }
+    assert!(breaker.is_closed(), "18 are too few to judge by");
+    call(&[true, false]);
+    assert!(!breaker.is_closed(), "13 of 20 have failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failure_after_many_successes_and_a_pause_is_nothing() {
+    let breaker = Breaker::default();
+    for _ in 0..30 {
+        breaker.permit().unwrap().succeeded();
+    }
+    sleep(Duration::from_secs(7)).await;
+    breaker.permit().unwrap().failed("oops");
     assert!(breaker.is_closed());
 }

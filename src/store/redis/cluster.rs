@@ -160,10 +160,12 @@ impl Cluster {
 
     /// Whether the primaries are asked, in words for people.
     pub(super) fn condition(&self) -> String {
-        let map = self.known.map.borrow();
-        let primaries = map.primaries();
+        let (primaries, nobody) = {
+            let map = self.known.map.borrow();
+            (map.primaries(), map.no_owner(0))
+        };
         if primaries.is_empty() {
-            return format!("not asked: {}", map.no_owner(0).into_cause());
+            return format!("not asked: {}", nobody.into_cause());
         }
         let troubles: Vec<String> = primaries
             .iter()

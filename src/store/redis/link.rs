@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value};
 use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Server;
 use super::fault;
@@ -42,6 +43,13 @@ pub(super) struct Failure {
     pub(super) redirect: Option<Redirect>,
 }
 
+impl Failure {
+    /// Nothing came from the server.
+    fn is_silence(&self) -> bool {
+        matches!(self.error, StoreError::Unreachable(_) | StoreError::Lost(_))
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self { error, redirect: None }
@@ -66,11 +74,25 @@ impl Link {
         let Some(permit) = self.breaker.permit() else {
             return Err(StoreError::Unreachable(format!("not asked: {}", self.breaker.cause())).into());
         };
-        let mut answer = pin!(self.run_unpermitted(invocation, is_asking));
-        match timeout(self.patience, &mut answer).await {
-            Ok(Err(Failure { error: error @ (StoreError::Unreachable(_) | StoreError::Lost(_)), redirect })) => {
+        let late = Instant::now() + self.patience;
+        let connection = match self.connection().await {
+            Ok(connection) => connection,
+            Err(error) => {
                 permit.failed(&error.to_string());
-                Err(Failure { error, redirect })
+                return Err(error.into());
+            }
+        };
+        let mut answer = pin!(connection.run(invocation, is_asking));
+        let mut in_time = timeout_at(late, &mut answer).await;
+        if in_time.is_err() {
+            // It may have come, and it is we who were held up.
+            yield_now().await;
+            in_time = timeout(Duration::ZERO, &mut answer).await;
+        }
+        match in_time {
+            Ok(Err(failure)) if failure.is_silence() => {
+                permit.failed(&failure.error.to_string());
+                Err(failure)
             }
             // A server that answers is well, whatever it answers.
             Ok(answer) => {
@@ -89,33 +111,26 @@ impl Link {
         if !self.wait_until_up().await {
             return pending().await;
         }
-        let answer = timeout(self.patience, self.run_unpermitted(invocation, false)).await;
-        match answer {
-            Ok(Err(failure)) => !matches!(failure.error, StoreError::Unreachable(_) | StoreError::Lost(_)),
-            Ok(Ok(_)) => true,
-            Err(_) => false,
+        let Ok(connection) = self.connection().await else { return false };
+        let mut answer = pin!(connection.run(invocation, false));
+        if let Ok(answer) = timeout(self.patience, &mut answer).await {
+            return !answer.is_err_and(|failure| failure.is_silence());
         }
+        // A connection on which nothing comes at all is given up in the end, and another one made.
+        drop(answer.await);
+        false
     }
 
-    /// Waits until there is a connection after there was none.
+    /// Waits until there is another connection than now.
     pub(super) async fn comes_up(&self) {
         let mut state = self.state.clone();
-        let is_down = |state: &LinkState| state.usable().is_none();
-        let comes_up = async {
-            state.wait_for(is_down).await?;
-            state.wait_for(|state| !is_down(state)).await.map(drop)
-        };
-        if comes_up.await.is_err() {
-            pending::<()>().await;
+        state.mark_unchanged();
+        while state.changed().await.is_ok() {
+            if state.borrow_and_update().usable().is_some() {
+                return;
+            }
         }
-    }
-
-    async fn run_unpermitted(
-        &self,
-        invocation: &Invocation<'_, impl ToRedisArgs>,
-        is_asking: bool,
-    ) -> Result<Value, Failure> {
-        self.connection().await?.run(invocation, is_asking).await
+        pending::<()>().await;
     }
 
     /// Does a command.

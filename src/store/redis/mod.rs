@@ -208,10 +208,17 @@ fn probe() -> StoreCall {
 
 impl Store for RedisStore {
     fn call(&self, call: &StoreCall) -> StoreFuture {
-        let Ok(place) = Arc::clone(&self.in_flight).try_acquire_owned() else {
-            let cause = "as many calls are under way as --redis-max-in-flight allows".to_owned();
-            return Box::pin(ready(Err(StoreError::Unreachable(cause))));
+        // What only tells of leases can wait for its turn, and must not be lost: nobody waits for it.
+        let is_news = matches!(call.operation, Operation::Acquire { needed: 0, want: 0, .. });
+        let place = match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(place) => Some(place),
+            Err(_) if is_news => None,
+            Err(_) => {
+                let cause = "as many calls are under way as --redis-max-in-flight allows".to_owned();
+                return Box::pin(ready(Err(StoreError::Refused(cause))));
+            }
         };
+        let in_flight = Arc::clone(&self.in_flight);
         let script = Arc::clone(match Script::of(&call.limit) {
             Script::TokenBucket => &self.token_bucket,
             Script::FixedWindow => &self.fixed_window,
@@ -222,7 +229,11 @@ impl Store for RedisStore {
         // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
         // place there; another call could then overtake this one.
         Box::pin(unconstrained(async move {
-            let _place = place;
+            let _place = match place {
+                Some(place) => Some(place),
+                // An error would mean that it is closed, and nobody closes it.
+                None => in_flight.acquire_owned().await.ok(),
+            };
             let call = Invocation { script: &script, key: &key, arguments: &arguments };
             scripts::reply(&route.run(&call).await?)
         }))

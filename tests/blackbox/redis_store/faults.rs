@@ -72,7 +72,7 @@ async fn more_calls_than_may_be_under_way_fail_at_once() {
     redis.pause();
     let calls: Vec<_> = ["a", "b", "c"].map(|bucket| tokio::spawn(store.call(&take(bucket, 1)))).into();
     let error = store.call(&take("d", 1)).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Unreachable(text) if text.contains("--redis-max-in-flight")), "{error:?}");
+    assert!(matches!(&error, StoreError::Refused(text) if text.contains("--redis-max-in-flight")), "{error:?}");
     redis.resume();
     for call in calls {
         call.await.unwrap().unwrap();

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,8 +55,8 @@ impl SlotMap {
 
     /// Those that have slots. Another may have left, and belong to a different Cluster by now.
     pub(super) fn primaries(&self) -> Vec<Arc<Member>> {
-        let has_slots = |member: &&Arc<Member>| self.owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, member));
-        self.members.iter().filter(has_slots).map(Arc::clone).collect()
+        let mut seen = HashSet::new();
+        self.owners.iter().flatten().filter(|owner| seen.insert(Arc::as_ptr(owner))).map(Arc::clone).collect()
     }
 
     pub(super) fn member(&self, server: &Server) -> Option<Arc<Member>> {

@@ -136,7 +136,8 @@ impl Bucket {
     #[must_use]
     pub fn until(&self, time: Micros, now: Now) -> Micros {
         match self {
-            Self::Token(_) => time - now.monotonic,
+            // Another thread may have read the clock later and come first.
+            Self::Token(bucket) => time - now.monotonic.max(bucket.settled_until()),
             Self::Window(_) => time - now.utc,
         }
     }

@@ -64,6 +64,12 @@ impl TokenBucket {
         }
     }
 
+    /// The time until which tokens have flowed back.
+    #[must_use]
+    pub const fn settled_until(&self) -> Micros {
+        self.at
+    }
+
     /// Whole tokens taken and not yet refilled, rounded up: more than the burst if the bucket is overdrawn.
     #[must_use]
     pub const fn used(&self) -> u64 {

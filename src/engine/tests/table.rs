@@ -89,3 +89,14 @@ fn the_bucket_that_is_idle_longest_goes_and_a_refused_one_is_not_idle() {
     assert_eq!(take(&engine, "window=hammering", 1, at(5)), Code::OverLimit);
     assert_eq!(take(&engine, "token=old", 10, at(5)), Code::Ok, "it was forgotten, so it is full");
 }
+
+#[test]
+fn who_has_read_the_clock_earlier_waits_no_longer() {
+    let engine = engine(PER_MINUTE);
+    take(&engine, "token=x", 5, at(10));
+    let look = request(&[costing("token=x", 0)]);
+    for seconds in [10, 9] {
+        let decision = engine.decide_now(&look, at(seconds)).unwrap();
+        assert_eq!(decision.statuses[0].seconds_until_reset, Some(30), "at {seconds} s");
+    }
+}

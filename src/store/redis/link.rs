@@ -72,13 +72,14 @@ impl Link {
         is_asking: bool,
     ) -> Result<Value, Failure> {
         let Some(permit) = self.breaker.permit() else {
-            return Err(StoreError::Unreachable(format!("not asked: {}", self.breaker.cause())).into());
+            return Err(StoreError::Unreachable(self.trouble().unwrap_or_else(|| "not asked".to_owned())).into());
         };
         let late = Instant::now() + self.patience;
         let connection = match self.connection().await {
             Ok(connection) => connection,
             Err(error) => {
-                permit.failed(&error.to_string());
+                // Who keeps the connection tells why there is none.
+                permit.failed("there is no connection");
                 return Err(error.into());
             }
         };

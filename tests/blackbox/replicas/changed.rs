@@ -7,7 +7,7 @@ use super::history::History;
 use super::limit::Limit;
 
 /// So many lines may tell of a change: of the loss, of what hinders the calls, the connection and the count of replicas,
-/// and when it has ended.
+/// of the breaker, and when it has ended.
 const A_HANDFUL: usize = 8;
 
 /// What came of a change.

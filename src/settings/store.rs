@@ -203,15 +203,19 @@ impl StoreSettings {
     ///
     /// When two settings do not go together.
     pub fn redis(&self) -> Result<Option<RedisSettings>, String> {
+        let (credentials, sentinel_credentials) = (self.credentials(), self.sentinel_credentials());
         let Some(url) = self.redis_url.clone() else {
-            return match self.belongs_to_redis() {
+            let redis_type = self.redis_type.map(|_| "--redis-type");
+            let ready = self.ready_requires_redis.then_some("--ready-requires-redis");
+            let logins = credentials.setting().or(sentinel_credentials.setting());
+            return match redis_type.or(logins).or(self.tls_setting()).or(ready) {
                 Some(setting) => Err(format!("{setting} is of no use without --redis-url: give that, too")),
                 None => Ok(None),
             };
         };
         let address = url.address(self.redis_type, self.redis_tls).map_err(|error| format!("--redis-url: {error}"))?;
         if address.has_login()
-            && let Some(setting) = self.login_setting()
+            && let Some(setting) = credentials.setting()
         {
             return Err(format!("--redis-url has a login, and {setting} is another: give one of them"));
         }
@@ -224,17 +228,14 @@ impl StoreSettings {
             ));
         }
         if address.kind() != RedisKind::Sentinel
-            && let Some(setting) = self.sentinel_login_setting()
+            && let Some(setting) = sentinel_credentials.setting()
         {
             return Err(format!("{setting} is of no use without Sentinels: see --redis-url"));
         }
         Ok(Some(RedisSettings {
             address,
-            credentials: credentials((&self.redis_auth, "--redis-auth"), (&self.redis_auth_file, "--redis-auth-file")),
-            sentinel_credentials: credentials(
-                (&self.redis_sentinel_auth, "--redis-sentinel-auth"),
-                (&self.redis_sentinel_auth_file, "--redis-sentinel-auth-file"),
-            ),
+            credentials,
+            sentinel_credentials,
             tls: TlsSettings {
                 authorities: self.redis_tls_ca.clone(),
                 identity: self.redis_tls_cert.clone().zip(self.redis_tls_key.clone()),
@@ -260,27 +261,15 @@ impl StoreSettings {
         readable.map(|(_, flag, _)| *flag)
     }
 
-    /// A setting that says something about a Redis.
-    fn belongs_to_redis(&self) -> Option<&'static str> {
-        let has_type = self.redis_type.is_some().then_some("--redis-type");
-        let login = || self.login_setting().or_else(|| self.sentinel_login_setting());
-        has_type.or_else(login).or_else(|| self.tls_setting())
+    fn credentials(&self) -> Credentials {
+        credentials((&self.redis_auth, "--redis-auth"), (&self.redis_auth_file, "--redis-auth-file"))
     }
 
-    fn sentinel_login_setting(&self) -> Option<&'static str> {
-        match (&self.redis_sentinel_auth, &self.redis_sentinel_auth_file) {
-            (Some(_), _) => Some("--redis-sentinel-auth"),
-            (None, Some(_)) => Some("--redis-sentinel-auth-file"),
-            (None, None) => None,
-        }
-    }
-
-    fn login_setting(&self) -> Option<&'static str> {
-        match (&self.redis_auth, &self.redis_auth_file) {
-            (Some(_), _) => Some("--redis-auth"),
-            (None, Some(_)) => Some("--redis-auth-file"),
-            (None, None) => None,
-        }
+    fn sentinel_credentials(&self) -> Credentials {
+        credentials(
+            (&self.redis_sentinel_auth, "--redis-sentinel-auth"),
+            (&self.redis_sentinel_auth_file, "--redis-sentinel-auth-file"),
+        )
     }
 
     fn tls_setting(&self) -> Option<&'static str> {

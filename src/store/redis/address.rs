@@ -11,8 +11,8 @@ use crate::percent;
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// Where a Redis is, and who we are to it. Neither `Display` nor `Debug` shows the login.
-#[derive(Clone, PartialEq, Eq)]
+/// Where a Redis is, and who we are to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisAddress {
     pub(super) topology: Topology,
     /// The number of the database; a new connection has 0.
@@ -42,6 +42,21 @@ pub(super) enum Topology {
     },
     /// Any of its servers; they know the others.
     Cluster(Vec<Server>),
+}
+
+impl Topology {
+    /// Of servers, each as `HOST` or `HOST:PORT`.
+    fn of(kind: RedisKind, items: &[&str], service: &str, is_tls: bool) -> Result<Self, AddressError> {
+        let servers = |port| items.iter().map(|item| server(item, port, is_tls)).collect::<Result<Vec<_>, _>>();
+        Ok(match (kind, items) {
+            (RedisKind::Single, [item]) => Self::Single(server(item, REDIS_PORT, is_tls)?),
+            (RedisKind::Single, _) => return Err(AddressError::Several),
+            (RedisKind::Sentinel, _) => {
+                Self::Sentinel { sentinels: servers(SENTINEL_PORT)?, service: service_name(service)? }
+            }
+            (RedisKind::Cluster, _) => Self::Cluster(servers(REDIS_PORT)?),
+        })
+    }
 }
 
 /// A server that can be connected to.
@@ -141,17 +156,13 @@ impl RedisUrl {
             Self::Complete(_) => return Err(AddressError::Kind),
             Self::List(items) => items,
         };
-        let topology = match (kind.unwrap_or(RedisKind::Single), &items[..]) {
-            (RedisKind::Single, [item]) => Topology::Single(server(item, REDIS_PORT, is_tls)?),
-            (RedisKind::Single, _) => return Err(AddressError::Several),
-            (RedisKind::Sentinel, [service, items @ ..]) if !items.is_empty() => Topology::Sentinel {
-                sentinels: servers(items, SENTINEL_PORT, is_tls)?,
-                service: service_name(service)?,
-            },
-            (RedisKind::Sentinel, _) => return Err(AddressError::Service),
-            (RedisKind::Cluster, items) => Topology::Cluster(servers(items, REDIS_PORT, is_tls)?),
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        let kind = kind.unwrap_or(RedisKind::Single);
+        let (service, items) = match (kind, &items[..]) {
+            (RedisKind::Sentinel, [service, items @ ..]) if !items.is_empty() => (*service, items),
+            (_, items) => ("", items),
         };
-        Ok(RedisAddress { topology, database: 0, login: None })
+        Ok(RedisAddress { topology: Topology::of(kind, items, service, is_tls)?, database: 0, login: None })
     }
 }
 
@@ -159,10 +170,8 @@ impl RedisAddress {
     /// Reads a URL.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
-        if matches!(scheme, "unix" | "redis+unix") {
-            return Self::of_socket(text);
-        }
         let (kind, is_tls) = match &*scheme.to_ascii_lowercase() {
+            "unix" | "redis+unix" => return Self::of_socket(text),
             "redis" => (RedisKind::Single, false),
             "rediss" => (RedisKind::Single, true),
             "redis-sentinel" => (RedisKind::Sentinel, false),
@@ -185,16 +194,11 @@ impl RedisAddress {
         let (user_info, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let login = login(user_info)?;
         let items: Vec<&str> = hosts.split(',').collect();
-        let (topology, database) = match (kind, &items[..]) {
-            (RedisKind::Single, [item]) => (Topology::Single(server(item, REDIS_PORT, is_tls)?), path),
-            (RedisKind::Single, _) => return Err(AddressError::Several),
-            (RedisKind::Sentinel, items) => {
-                let (service, database) = path.split_once('/').unwrap_or((path, ""));
-                let (sentinels, service) = (servers(items, SENTINEL_PORT, is_tls)?, service_name(service)?);
-                (Topology::Sentinel { sentinels, service }, database)
-            }
-            (RedisKind::Cluster, items) => (Topology::Cluster(servers(items, REDIS_PORT, is_tls)?), path),
+        let (service, database) = match kind {
+            RedisKind::Sentinel => path.split_once('/').unwrap_or((path, "")),
+            RedisKind::Single | RedisKind::Cluster => ("", path),
         };
+        let topology = Topology::of(kind, &items, service, is_tls)?;
         Ok(Self { topology, database: database_number(database)?, login })
     }
 
@@ -263,10 +267,6 @@ fn login(user_info: &str) -> Result<Option<Login>, AddressError> {
     }
 }
 
-fn servers(items: &[impl AsRef<str>], default_port: u16, is_tls: bool) -> Result<Vec<Server>, AddressError> {
-    items.iter().map(|item| server(item.as_ref(), default_port, is_tls)).collect()
-}
-
 /// Reads `HOST` or `HOST:PORT`.
 fn server(text: &str, default_port: u16, is_tls: bool) -> Result<Server, AddressError> {
     let url = redis::parse_redis_url(&format!("redis://{text}")).ok_or(AddressError::Unreadable)?;
@@ -294,53 +294,13 @@ fn database_number(text: &str) -> Result<u32, AddressError> {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls() { "rediss" } else { "redis" };
         match self {
-            Self::Tcp { is_tls: false, .. } => write!(f, "redis://")?,
-            Self::Tcp { is_tls: true, .. } => write!(f, "rediss://")?,
-            Self::Socket(path) => return write!(f, "unix://{}", path.display()),
+            // An IPv6 address has brackets in a URL.
+            Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "{scheme}://[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => write!(f, "{scheme}://{host}:{port}"),
+            Self::Socket(path) => write!(f, "unix://{}", path.display()),
         }
-        write_place(self, f)
-    }
-}
-
-/// Host and port. An IPv6 address has brackets in a URL.
-fn write_place(server: &Server, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match server {
-        Server::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
-        Server::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
-        Server::Socket(path) => write!(f, "{}", path.display()),
-    }
-}
-
-impl fmt::Display for RedisAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |kind: &str, servers: &[Server], f: &mut fmt::Formatter<'_>| {
-            let scheme = if self.is_tls() { "rediss" } else { "redis" };
-            write!(f, "{scheme}-{kind}://")?;
-            for (index, server) in servers.iter().enumerate() {
-                f.write_str(if index == 0 { "" } else { "," })?;
-                write_place(server, f)?;
-            }
-            Ok(())
-        };
-        match &self.topology {
-            Topology::Single(server) => write!(f, "{server}")?,
-            Topology::Sentinel { sentinels, service } => {
-                list("sentinel", sentinels, f)?;
-                write!(f, "/{service}")?;
-            }
-            Topology::Cluster(seeds) => list("cluster", seeds, f)?,
-        }
-        match self.database {
-            0 => Ok(()),
-            database => write!(f, " database {database}"),
-        }
-    }
-}
-
-impl fmt::Debug for RedisAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RedisAddress({self})")
     }
 }
 

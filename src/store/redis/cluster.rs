@@ -7,7 +7,6 @@ mod map;
 mod slots;
 mod survey;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -85,7 +84,9 @@ impl Cluster {
         let mut member = self.owner(slot).await?;
         let mut is_asking = false;
         for _ in 0..=MOST_REDIRECTS {
-            let Failure { error, redirect } = match self.doubting(member.node.link.run(invocation, is_asking)).await {
+            // If the answer is late, another server may have taken over from one that hangs.
+            let doubt = || self.known.doubt.notify_one();
+            let Failure { error, redirect } = match member.node.link.run(invocation, is_asking, doubt).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -109,16 +110,6 @@ impl Cluster {
         }
         self.known.doubt.notify_one();
         Err(StoreError::Misrouted(format!("slot {slot} of the Cluster is nobody's, after {MOST_REDIRECTS} redirects")))
-    }
-
-    /// Waits for an answer. If it is late, another server may have taken over from one that hangs.
-    async fn doubting<T>(&self, answer: impl Future<Output = T>) -> T {
-        let mut answer = pin!(answer);
-        if let Ok(answer) = timeout(self.known.recruiter.common.patience, &mut answer).await {
-            return answer;
-        }
-        self.known.doubt.notify_one();
-        answer.await
     }
 
     /// Does a command on a key.

@@ -65,11 +65,12 @@ pub(super) enum LinkState {
 
 impl Link {
     /// Runs a script. If there is a connection, the first poll puts it on its way. `is_asking` tells the server that the
-    /// one that has the key's slot has named it: in a Cluster whose slots move.
+    /// one that has the key's slot has named it: in a Cluster whose slots move. `is_late` is told when the answer is.
     pub(super) async fn run(
         &self,
         invocation: &Invocation<'_, impl ToRedisArgs>,
         is_asking: bool,
+        is_late: impl FnOnce(),
     ) -> Result<Value, Failure> {
         let Some(permit) = self.breaker.permit() else {
             return Err(StoreError::Unreachable(self.trouble().unwrap_or_else(|| "not asked".to_owned())).into());
@@ -102,6 +103,7 @@ impl Link {
             }
             Err(_) => {
                 permit.failed(&format!("no answer within {:?}", self.patience));
+                is_late();
                 answer.await
             }
         }

@@ -75,6 +75,15 @@ pub enum Credentials {
 }
 
 impl Credentials {
+    /// The setting that they were given in.
+    #[must_use]
+    pub const fn setting(&self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Given { setting, .. } | Self::File { setting, .. } => Some(setting),
+        }
+    }
+
     /// Reads them for the first time. `Err` is a text for people.
     pub(super) fn read(&self) -> Result<Option<Login>, String> {
         match self {
@@ -103,10 +112,10 @@ impl CurrentLogin {
         setting: &'static str,
     ) -> Result<(Self, impl Future<Output = ()> + Send + use<>), String> {
         let (known, current) = watch::channel(credentials.read()?.map(Arc::new));
-        let (file, setting) = match credentials {
-            Credentials::None => (None, setting),
-            Credentials::Given { setting, .. } => (None, *setting),
-            Credentials::File { path, setting } => (Some(path.clone()), *setting),
+        let setting = credentials.setting().unwrap_or(setting);
+        let file = match credentials {
+            Credentials::None | Credentials::Given { .. } => None,
+            Credentials::File { path, .. } => Some(path.clone()),
         };
         let following = async move {
             if let Some(file) = file {

@@ -209,7 +209,7 @@ fn probe() -> StoreCall {
 impl Store for RedisStore {
     fn call(&self, call: &StoreCall) -> StoreFuture {
         // What only tells of leases can wait for its turn, and must not be lost: nobody waits for it.
-        let is_news = matches!(call.operation, Operation::Acquire { needed: 0, want: 0, .. });
+        let is_news = matches!(&call.operation, Operation::Acquire { needed: 0, want: 0, facts } if !facts.is_empty());
         let place = match Arc::clone(&self.in_flight).try_acquire_owned() {
             Ok(place) => Some(place),
             Err(_) if is_news => None,

@@ -37,7 +37,7 @@ impl Route {
     /// Runs a script. If there is a connection, the first poll puts it on its way.
     pub(super) async fn run(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> Result<Value, StoreError> {
         match self {
-            Self::One(node) => node.link.run(invocation, false).await.map_err(|failure| failure.error),
+            Self::One(node) => node.link.run(invocation, false, || {}).await.map_err(|failure| failure.error),
             Self::Cluster(cluster) => cluster.run(invocation).await,
         }
     }

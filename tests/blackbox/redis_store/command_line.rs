@@ -62,6 +62,7 @@ fn settings_that_do_not_go_together_are_told() {
         (&[url, "--redis-auth=hunter2:"], "--redis-auth: it is empty"),
         (&[url, "--redis-tls-ca=ca.pem"], "write rediss in place of redis there"),
         (&[url, "--redis-tls"], "--redis-tls is for TLS, and --redis-url is not"),
+        (&["--ready-requires-redis"], "--ready-requires-redis is of no use without --redis-url"),
         (&["--redis-tls"], "--redis-tls is of no use without --redis-url"),
         (&["--redis-sentinel-auth-file=a"], "--redis-sentinel-auth-file is of no use without --redis-url"),
         (&["--redis-url=redis:1", "--redis-tls-server-name=a"], "or give --redis-tls if it has no scheme"),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use comporta::store::redis::{RedisSettings, RedisStore};
-use comporta::store::{Store, StoreError};
+use comporta::store::{Facts, LeaseFact, Operation, Store, StoreError};
 
 use super::{LONGEST_CALL, TIMEOUT, call, call_until_it_succeeds, connected, settings, start, take};
 use crate::harness::{Redis, RedisSetup};
@@ -73,10 +73,16 @@ async fn more_calls_than_may_be_under_way_fail_at_once() {
     let calls: Vec<_> = ["a", "b", "c"].map(|bucket| tokio::spawn(store.call(&take(bucket, 1)))).into();
     let error = store.call(&take("d", 1)).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(text) if text.contains("--redis-max-in-flight")), "{error:?}");
+    // What tells of a lease waits for its turn.
+    let leased = [LeaseFact { epoch: 1, spent: 1, returned: 0 }].into_iter().collect();
+    let mut news = take("d", 0);
+    news.operation = Operation::Acquire { needed: 0, want: 0, facts: Facts { leased, ..Facts::default() } };
+    let news = tokio::spawn(store.call(&news));
     redis.resume();
     for call in calls {
         call.await.unwrap().unwrap();
     }
+    news.await.unwrap().unwrap();
     store.call(&take("d", 1)).await.unwrap();
 }
 

@@ -205,3 +205,32 @@ fn a_file_that_cannot_be_used_stops_the_start() {
         assert!(error.contains("error: --redis-tls-") && error.contains(told), "{error}\nis not {told}");
     }
 }
+
+/// A server tells an address of its own at which TLS is spoken, too.
+#[tokio::test]
+async fn a_cluster_is_spoken_to_in_tls() {
+    let authority = Authority::new();
+    let setup = RedisSetup::new().with_tls(authority.issue(&host()), Some(&authority));
+    let redis = setup.flags(["--cluster-enabled", "yes", "--tls-cluster", "yes"]).start();
+    redis.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let url = redis.setup().tls_url().replace("rediss", "rediss-cluster");
+    let tls = showing(&authority.issue("us"), &authority);
+    let store = RedisStore::start(&RedisSettings { tls, ..settings(&url) }).unwrap();
+    call_until_it_succeeds(&store).await;
+}
+
+/// Both the Sentinel and the server that it names.
+#[tokio::test]
+async fn a_sentinel_and_its_primary_are_spoken_to_in_tls() {
+    let authority = Authority::new();
+    let with_tls = |setup: RedisSetup| setup.with_tls(authority.issue(&host()), Some(&authority));
+    let redis = with_tls(RedisSetup::new()).start();
+    let place = redis.setup().tls_url().replace("rediss://", "").replace(':', " ");
+    let watching = with_tls(RedisSetup::new()).flags(["--tls-replication", "yes"]);
+    let sentinel = watching.sentinel(&format!("sentinel monitor main {place} 1\n")).start();
+    let url = format!("{}/main", sentinel.setup().tls_url().replace("rediss", "rediss-sentinel"));
+    let tls = showing(&authority.issue("us"), &authority);
+    let store = RedisStore::start(&RedisSettings { tls, ..settings(&url) }).unwrap();
+    call_until_it_succeeds(&store).await;
+    assert!(redis.command_counts().contains_key("evalsha"));
+}

@@ -1,28 +1,43 @@
 use super::*;
 
 fn read(text: &str) -> Result<String, AddressError> {
-    RedisAddress::parse(text).map(|address| address.to_string())
+    RedisAddress::parse(text).map(|address| shown(&address))
+}
+
+/// An address in one line, with all that follows from its text but the login.
+fn shown(address: &RedisAddress) -> String {
+    let list = |servers: &[Server]| servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let servers = match &address.topology {
+        Topology::Single(server) => server.to_string(),
+        Topology::Sentinel { sentinels, service } => format!("{service} of {}", list(sentinels)),
+        Topology::Cluster(seeds) => format!("cluster of {}", list(seeds)),
+    };
+    match address.database {
+        0 => servers,
+        database => format!("{servers} database {database}"),
+    }
 }
 
 #[test]
-fn an_address_is_shown_without_user_and_password() {
+fn an_address_has_its_defaults_and_is_shown_without_a_login() {
     for (text, shown) in [
         ("redis://localhost", "redis://localhost:6379"),
         ("REDIS://localhost", "redis://localhost:6379"),
+        ("Unix:///run/redis/socket", "unix:///run/redis/socket"),
         ("redis://10.0.0.1:7000/3", "redis://10.0.0.1:7000 database 3"),
         ("redis://:secret@redis:7000", "redis://redis:7000"),
         ("redis://user:se%40cret@[::1]:7000/", "redis://[::1]:7000"),
         ("rediss://user:secret@redis.example", "rediss://redis.example:6379"),
         ("unix:///run/redis/socket", "unix:///run/redis/socket"),
         ("redis+unix:///run/redis?db=2&user=me&pass=secret", "unix:///run/redis database 2"),
-        ("redis-sentinel://a,b:1/main", "redis-sentinel://a:26379,b:1/main"),
+        ("redis-sentinel://a,b:1/main", "main of redis://a:26379,redis://b:1"),
         (
             "rediss-sentinel://me:secret@[::1]:7,b/my.main-1_/2",
-            "rediss-sentinel://[::1]:7,b:26379/my.main-1_ database 2",
+            "my.main-1_ of rediss://[::1]:7,rediss://b:26379 database 2",
         ),
-        ("redis-cluster://:secret@a:7000,b", "redis-cluster://a:7000,b:6379"),
-        ("rediss-cluster://a/", "rediss-cluster://a:6379"),
-        ("redis-cluster://a/3", "redis-cluster://a:6379 database 3"),
+        ("redis-cluster://:secret@a:7000,b", "cluster of redis://a:7000,redis://b:6379"),
+        ("rediss-cluster://a/", "cluster of rediss://a:6379"),
+        ("redis-cluster://a/3", "cluster of redis://a:6379 database 3"),
     ] {
         assert_eq!(read(text).as_deref(), Ok(shown), "{text}");
         let debug = format!("{:?} {:?}", RedisAddress::parse(text).unwrap(), RedisUrl::parse(text).unwrap());
@@ -99,18 +114,18 @@ fn a_wrong_url_is_told_what_to_write() {
 #[test]
 fn lists_are_read_as_envoyproxy_ratelimit_writes_them() {
     let read = |text: &str, kind, is_tls| {
-        RedisUrl::parse(text).and_then(|url| url.address(kind, is_tls)).map(|address| address.to_string())
+        RedisUrl::parse(text).and_then(|url| url.address(kind, is_tls)).map(|address| shown(&address))
     };
     let (single, sentinel, cluster) = (RedisKind::Single, RedisKind::Sentinel, RedisKind::Cluster);
     for (text, kind, is_tls, shown) in [
         ("redis:6379", None, false, "redis://redis:6379"),
         ("redis", Some(single), true, "rediss://redis:6379"),
         ("[::1]:7000", Some(single), false, "redis://[::1]:7000"),
-        ("main,a:1,b", Some(sentinel), false, "redis-sentinel://a:1,b:26379/main"),
-        ("main, a:1", Some(sentinel), true, "rediss-sentinel://a:1/main"),
-        ("a:1,b:2 ,c", Some(cluster), true, "rediss-cluster://a:1,b:2,c:6379"),
-        ("a", Some(cluster), false, "redis-cluster://a:6379"),
-        ("redis-cluster://a", Some(cluster), false, "redis-cluster://a:6379"),
+        ("main,a:1,b", Some(sentinel), false, "main of redis://a:1,redis://b:26379"),
+        ("main, a:1", Some(sentinel), true, "main of rediss://a:1"),
+        ("a:1,b:2 ,c", Some(cluster), true, "cluster of rediss://a:1,rediss://b:2,rediss://c:6379"),
+        ("a", Some(cluster), false, "cluster of redis://a:6379"),
+        ("redis-cluster://a", Some(cluster), false, "cluster of redis://a:6379"),
         ("redis://a", None, false, "redis://a:6379"),
     ] {
         assert_eq!(read(text, kind, is_tls).as_deref(), Ok(shown), "{text}");

@@ -11,8 +11,12 @@
 //!
 //! While it is closed every call is permitted. While it is open or half-open none is: what is tried then is one probe of our
 //! own, in the background, so no request ever waits for a server that is known to be in trouble.
+//!
+//! When it closes, the server is asked little by little: as many calls at a time as [`FIRST_CALLS`], and one more after each
+//! that succeeds, so that a server that has just come back is not trampled by all who have waited for it. This is the slow
+//! start of TCP (RFC 5681), where the number doubles with each round trip, too.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,6 +37,10 @@ const WINDOW: usize = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// So many calls may be under way at a time when it has just closed, and when there may be so many the rest may follow.
+const FIRST_CALLS: u32 = 16;
+const MANY_CALLS: u32 = 1_000;
+
 /// An outage that follows the last one so soon is the same: pauses go on from where they were.
 const SETTLED: Duration = Duration::from_secs(10);
 
@@ -42,7 +50,11 @@ pub struct Breaker {
     /// How often it has changed: even numbers are closed.
     changes: AtomicU64,
     history: Mutex<History>,
-    tripped: Notify,
+    /// Tells everybody who waits for it that it has opened.
+    opened: Notify,
+    /// Permits that are out, and how many may be.
+    under_way: AtomicU32,
+    most_under_way: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -55,15 +67,41 @@ struct History {
 impl Default for Breaker {
     fn default() -> Self {
         let history = Mutex::new(History { recent: Recent::new(), cause: String::new() });
-        Self { changes: AtomicU64::new(0), history, tripped: Notify::new() }
+        Self {
+            changes: AtomicU64::new(0),
+            history,
+            opened: Notify::new(),
+            under_way: AtomicU32::new(0),
+            most_under_way: AtomicU32::new(u32::MAX),
+        }
     }
 }
 
 impl Breaker {
-    /// The right to make a call, while it is closed.
+    /// The right to make a call, while it is closed and not too many are under way.
     pub fn permit(&self) -> Option<Permit<'_>> {
         let given = self.changes.load(Ordering::Acquire);
-        given.is_multiple_of(2).then(|| Permit { breaker: self, given, is_told: false })
+        if !given.is_multiple_of(2) {
+            return None;
+        }
+        if self.under_way.fetch_add(1, Ordering::AcqRel) >= self.most_under_way.load(Ordering::Acquire) {
+            self.under_way.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(Permit { breaker: self, given, is_told: false })
+    }
+
+    /// A request has waited in vain for what others had asked.
+    pub fn count_failure(&self, cause: &str) {
+        self.report(self.changes.load(Ordering::Acquire), Err(cause));
+    }
+
+    /// Ends when it is open.
+    pub async fn opened(&self) {
+        let opened = self.opened.notified();
+        if self.is_closed() {
+            opened.await;
+        }
     }
 
     #[must_use]
@@ -89,7 +127,7 @@ impl Breaker {
         let mut pauses = Pauses::default();
         loop {
             let closed_since = Instant::now();
-            self.closed().await;
+            self.opened().await;
             if closed_since.elapsed() >= SETTLED {
                 pauses = Pauses::default();
             }
@@ -106,14 +144,17 @@ impl Breaker {
         }
     }
 
-    /// Ends when there were too many failures. Whoever reports the last of them has opened it already.
-    async fn closed(&self) {
-        self.tripped.notified().await;
-    }
-
     fn close(&self) {
         self.history.lock().recent = Recent::new();
+        self.most_under_way.store(FIRST_CALLS, Ordering::Release);
         self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One more call may be under way, or any number if there may be so many already.
+    fn allow_more(&self) {
+        let more = |most| (most != u32::MAX).then(|| if most < MANY_CALLS { most + 1 } else { u32::MAX });
+        // An error means that any number may be already.
+        let _ = self.most_under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
     }
 
     fn report(&self, given: u64, outcome: Result<(), &str>) {
@@ -128,7 +169,7 @@ impl Breaker {
         history.recent.record(outcome.is_ok());
         if history.recent.is_too_bad() {
             self.changes.fetch_add(1, Ordering::AcqRel);
-            self.tripped.notify_one();
+            self.opened.notify_waiters();
         }
     }
 }
@@ -162,6 +203,10 @@ impl Permit<'_> {
 
     fn tell(&mut self, outcome: Result<(), &str>) {
         if !std::mem::replace(&mut self.is_told, true) {
+            self.breaker.under_way.fetch_sub(1, Ordering::AcqRel);
+            if outcome.is_ok() {
+                self.breaker.allow_more();
+            }
             self.breaker.report(self.given, outcome);
         }
     }

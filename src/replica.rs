@@ -1,18 +1,22 @@
 //! One of the processes that share the store: it decides requests, makes the calls that this takes, and looks after what
 //! it has borrowed.
 
+mod outage;
+mod refusals;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::select;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::{info, warn};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use self::outage::OutageWatch;
+use self::refusals::Refusals;
 use crate::clock::Clock;
 use crate::engine::{
     Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
@@ -20,7 +24,6 @@ use crate::engine::{
 use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
-use crate::throttle::Throttle;
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
@@ -45,56 +48,6 @@ pub struct Replica {
     /// Calls to the store whose answers have not been taken in.
     under_way: watch::Sender<usize>,
     refusals: Refusals,
-}
-
-/// What is told of a store that can be reached and does not do what it is asked.
-#[derive(Debug)]
-struct Refusals {
-    throttle: Throttle,
-    is_refusing: AtomicBool,
-    /// The time of the last refusal, in µs.
-    last: AtomicU64,
-    /// It has done something since then.
-    has_done: AtomicBool,
-}
-
-impl Refusals {
-    /// A store may refuse some calls and do others. Only when none was refused for so long does it do them all again.
-    const QUIET: Micros = Micros::from_seconds(5);
-
-    fn new() -> Self {
-        Self {
-            throttle: Throttle::new(Micros::from_seconds(60)),
-            is_refusing: AtomicBool::new(false),
-            last: AtomicU64::new(0),
-            has_done: AtomicBool::new(false),
-        }
-    }
-
-    /// Takes note of an answer. Who keeps the connection tells of those that did not come.
-    fn hear(&self, answer: &Result<Reply, StoreError>, now: Now) {
-        match answer {
-            Ok(_) if self.is_refusing.load(Ordering::Relaxed) => self.has_done.store(true, Ordering::Relaxed),
-            Ok(_) | Err(StoreError::Unreachable(_) | StoreError::Lost(_)) => {}
-            Err(error) => {
-                self.last.store(now.monotonic.0, Ordering::Relaxed);
-                self.has_done.store(false, Ordering::Relaxed);
-                self.is_refusing.store(true, Ordering::Relaxed);
-                if let Some(passed_over) = self.throttle.admit(now) {
-                    warn!(passed_over, "{error}; failure modes decide until this is mended");
-                }
-            }
-        }
-    }
-
-    /// Tells that it is over, if it is.
-    fn tell_of_end(&self, now: Now) {
-        let is_quiet = now.monotonic - Micros(self.last.load(Ordering::Relaxed)) >= Self::QUIET;
-        if is_quiet && self.has_done.swap(false, Ordering::Relaxed) {
-            self.is_refusing.store(false, Ordering::Relaxed);
-            info!("the store does what it is asked again");
-        }
-    }
 }
 
 /// The store, and how long requests wait for it.
@@ -159,12 +112,12 @@ impl Replica {
             Poll::Ready(answer) => Some(answer),
             Poll::Pending => None,
         };
-        let (replica, patience) = (Arc::clone(self), lender.timeout);
+        let (replica, store, patience) = (Arc::clone(self), Arc::clone(&lender.store), lender.timeout);
         let under_way = UnderWay::new(self);
         Some(async move {
             let answer = match ready {
                 Some(answer) => answer,
-                None => replica.hear(&call, answer, patience).await,
+                None => replica.hear(&call, &*store, patience, answer).await,
             };
             let now = replica.clock.now();
             replica.refusals.hear(&answer, now);
@@ -173,15 +126,20 @@ impl Replica {
         })
     }
 
-    /// Waits for an answer. After the timeout another call may be made; but what this one has borrowed is still welcome.
+    /// Waits for an answer. After the timeout, or when the store's server is asked no more, another call may be made; but
+    /// what this one has borrowed is still welcome.
     async fn hear(
         self: &Arc<Self>,
         call: &Call,
-        mut answer: StoreFuture,
+        store: &dyn Store,
         patience: Duration,
+        mut answer: StoreFuture,
     ) -> Result<Reply, StoreError> {
-        if let Ok(answer) = timeout(patience, &mut answer).await {
-            return answer;
+        select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = sleep(patience) => {}
+            () = store.gives_up(&call.request.bucket) => {}
         }
         self.make(self.engine.call_is_overdue(call, self.clock.now()));
         answer.await
@@ -208,18 +166,23 @@ impl Replica {
         while self.store.is_some() {
             pause.tick().await;
             self.make(self.engine.look_after_leases(self.clock.now()));
+            if self.store_is_asked() {
+                self.make(self.engine.repay_debts(self.clock.now()));
+            }
         }
     }
 
     async fn keep_table(&self) {
         let mut pause = interval(SWEEP_EVERY);
         pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut outages = OutageWatch::default();
         loop {
             pause.tick().await;
             self.clock.follow_utc();
             let now = self.clock.now();
             self.engine.sweep(now, SWEEP_PARTS);
             self.refusals.tell_of_end(now);
+            outages.look(self.engine.counts(), self.store_is_asked(), now);
         }
     }
 
@@ -232,6 +195,10 @@ impl Replica {
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Lost(format!("no answer within {patience:?}"))));
         let key = lender.store.key(&question.bucket);
         state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
+    }
+
+    fn store_is_asked(&self) -> bool {
+        self.store.as_ref().is_none_or(|lender| lender.store.is_asked())
     }
 
     /// What people should know of the store: nothing if there is none.
@@ -288,6 +255,12 @@ impl Waiter {
         let Some(waiting) = &mut self.waiting else { return Err(Unavailable) };
         let left = self.deadline - self.replica.clock.now().monotonic;
         let in_time = timeout(Duration::from_micros(left.0), &mut waiting.decision).await;
+        // Whoever has less time than the store says nothing of the store.
+        if let (Err(_), Some(bucket), Some(lender)) = (&in_time, &waiting.behind, &self.replica.store)
+            && self.deadline == waiting.deadline()
+        {
+            lender.store.count_failure(bucket);
+        }
         let decision = if let Ok(Ok(decision)) = in_time {
             decision
         } else {

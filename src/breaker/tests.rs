@@ -212,3 +212,39 @@ async fn one_failure_after_many_successes_and_a_pause_is_nothing() {
     breaker.permit().unwrap().failed("oops");
     assert!(breaker.is_closed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_is_told_when_it_opens() {
+    let breaker = Breaker::default();
+    let opened = tokio::join!(tokio::time::timeout(Duration::from_secs(1), breaker.opened()), async {
+        sleep(Duration::from_millis(1)).await;
+        (0..MOST_FAILURES).for_each(|_| breaker.count_failure("a request has waited in vain"));
+    });
+    opened.0.unwrap();
+    // And at once by who comes later.
+    breaker.opened().await;
+    assert_eq!(breaker.cause(), "a request has waited in vain");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_back_is_asked_little_by_little() {
+    let world = World::new();
+    world.pass(1).await;
+    let first: Vec<_> = (0..10_000).map(|_| world.breaker.permit().unwrap()).collect();
+    first.into_iter().for_each(Permit::succeeded);
+    world.fail(MOST_FAILURES);
+    world.is_well.store(true, Ordering::Relaxed);
+    world.pass(51).await;
+    assert!(world.breaker.is_closed());
+
+    let all_there_are = || std::iter::from_fn(|| world.breaker.permit()).take(10_000).collect::<Vec<_>>();
+    let mut permits = all_there_are();
+    let mut most = FIRST_CALLS as usize;
+    while most < MANY_CALLS as usize {
+        assert_eq!(permits.len(), most);
+        permits.into_iter().for_each(Permit::succeeded);
+        permits = all_there_are();
+        most *= 2;
+    }
+    assert_eq!(permits.len(), 10_000);
+}

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::fallback::Fallback;
 use super::key::BucketKey;
 use super::lease::{Grant, Leases, Portions, hits_in};
 use super::state::LeaseState;
@@ -26,8 +27,10 @@ pub(super) struct Borrower {
     pub(super) renew_after: Micros,
     /// Whether it is going to be looked after.
     pub(super) is_on_agenda: bool,
-    /// Stands in for the store's bucket while that cannot be asked.
-    pub(super) fallback: Option<Record>,
+    /// Stands in for the store's bucket while that cannot be asked, and until that is told.
+    pub(super) fallback: Option<Fallback>,
+    /// Whether it is among those that the store is going to be told of.
+    pub(super) is_among_debtors: bool,
 }
 
 /// A check that waits for what the store says.
@@ -62,6 +65,10 @@ pub(super) enum Purpose {
     Debit {
         seat: Option<Seat>,
     },
+    /// Tells of what a fallback bucket has spent. Its number.
+    Repay {
+        id: u64,
+    },
     /// Nobody waits for its answer.
     Unattended,
 }
@@ -77,6 +84,7 @@ impl Borrower {
             renew_after: Micros(0),
             is_on_agenda: false,
             fallback: None,
+            is_among_debtors: false,
         }
     }
 
@@ -102,8 +110,35 @@ impl Borrower {
     /// Whether it may be forgotten: it holds nothing, and nobody has asked for a while.
     pub(super) fn is_idle(&mut self, touched: Micros, now: Now) -> bool {
         let (pace, time) = (lease_pace(self.leases.limit()), now.monotonic);
-        let is_forgotten = self.fallback.is_none_or(|fallback| fallback.until_full(now) == Micros(0));
+        let is_forgotten = self.fallback.is_none_or(|fallback| fallback.is_full(now));
         is_forgotten && !self.is_busy() && time >= touched + pace + pace && self.leases.is_empty(time)
+    }
+
+    /// Tells the store what was spent while it could not be asked, if there is anything.
+    pub(super) fn repay(&mut self, key: BucketKey, terms: &Terms, now: Now) -> Option<Call> {
+        let fallback = self.fallback.as_mut()?;
+        let hits = fallback.tell(terms, now)?;
+        let limit = *fallback.limit();
+        let id = terms.next_call();
+        self.call = Some(id);
+        let call = self.call_for(key, Operation::Debit { hits }, Purpose::Repay { id }, now.monotonic);
+        Some(Call { request: StoreCall { limit, ..call.request }, ..call })
+    }
+
+    /// What was spent while the store could not be asked is told, or not.
+    pub(super) fn has_repaid(&mut self, call: &Call, is_told: bool, terms: &Terms, now: Now) {
+        let (Purpose::Repay { .. }, Operation::Debit { hits }) = (&call.purpose, &call.request.operation) else {
+            return;
+        };
+        let Some(fallback) = &mut self.fallback else { return };
+        if is_told {
+            fallback.is_told(*hits);
+        } else {
+            fallback.is_not_told();
+        }
+        if fallback.debt(terms, now) == 0 {
+            self.fallback = None;
+        }
     }
 
     /// Calls the store with what it has to be told, for those who wait (`needs`) and for those to come (`wants`).

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::policy::FailureMode;
 use crate::store::{Operation, Reply, StoreError};
 
 /// A number that only goes up.
@@ -26,6 +27,8 @@ pub struct Counts {
     pub over_limit: Count,
     /// Requests for a domain that no policy file names; they pass.
     pub unknown_domain: Count,
+    /// Limits that were decided without the store, by failure mode.
+    fallback: [Count; FailureMode::ALL.len()],
     /// Calls that the store has answered.
     pub store_calls: Count,
     /// Calls that have failed.
@@ -35,6 +38,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Limits that this failure mode has decided.
+    #[must_use]
+    pub const fn by_failure_mode(&self, mode: FailureMode) -> &Count {
+        &self.fallback[mode as usize]
+    }
+
     pub(super) fn count_call(&self, operation: &Operation, answer: &Result<Reply, StoreError>) {
         match (answer, operation) {
             (Ok(_), _) => self.store_calls.increment(),

@@ -5,6 +5,7 @@ mod borrower;
 mod counts;
 mod decision;
 mod explain;
+mod fallback;
 mod key;
 mod lease;
 mod name;
@@ -21,9 +22,11 @@ mod tests;
 mod trial;
 mod waiting;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -45,7 +48,7 @@ use crate::request::RateLimitRequest;
 use crate::store::shortened;
 use agenda::Agenda;
 use borrower::{Borrower, Waiter};
-use key::{KeyHasher, KeySeed};
+use key::{BucketKey, KeyHasher, KeySeed};
 use lease::Portions;
 use question::{Check, Question, Silence, Tier, validate};
 use refusal::{Refusal, by_descriptor, strictest_status};
@@ -109,6 +112,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Waiting {
     request: Arc<WaitingRequest>,
+    /// The name of a bucket for which others have asked the store already, if it waits for their answer.
+    pub behind: Option<Arc<str>>,
     /// Resolves when the request is decided.
     pub decision: oneshot::Receiver<Result<Decision, Unavailable>>,
 }
@@ -133,6 +138,8 @@ pub struct Engine {
     silence: Silence,
     terms: Terms,
     agenda: Agenda,
+    /// Buckets of which the store has to be told what was spent while it could not be asked.
+    debtors: Mutex<VecDeque<BucketKey>>,
     settings: EngineSettings,
     counts: Counts,
 }
@@ -172,6 +179,7 @@ impl Engine {
                 settings.random_seed,
             ),
             agenda: Agenda::new(now.monotonic),
+            debtors: Mutex::default(),
             settings,
             counts: Counts::default(),
         }
@@ -261,15 +269,22 @@ impl Engine {
                 borrower.queue.push_back(Waiter { seat, limit, hits, is_enforced, aside: Portions::new() });
             }
         }
+        let mut behind = None;
         for trial in trials.iter().filter(|trial| trial.check.tier == Tier::Store) {
             if let Some(slot) = buckets.get(trial.check.key) {
-                calls.extend(slot.serve(&self.terms, now));
+                let call = slot.serve(&self.terms, now);
+                if let (None, Some(borrower)) = (&call, &slot.borrower)
+                    && !borrower.queue.is_empty()
+                {
+                    behind = Some(Arc::clone(&borrower.name));
+                }
+                calls.extend(call);
             }
         }
         for mut evicted in std::mem::take(&mut buckets.evicted) {
             calls.extend(evicted.return_all(&self.terms, now));
         }
-        Waiting { request, decision }
+        Waiting { request, behind, decision }
     }
 
     /// Decides a request whose trials have been made.

@@ -86,8 +86,21 @@ impl Slot {
         let key = self.key();
         let borrower = self.borrower.as_mut()?;
         let may_borrow = plan != Plan::Renew || !terms.is_ending();
-        (may_borrow && borrower.call.is_none() && is_wanted(borrower))
-            .then(|| borrower.acquire(key, &mut self.record, plan, terms, now))
+        (may_borrow && borrower.call.is_none() && is_wanted(borrower)).then(|| {
+            // Before more is asked for.
+            let debt = if plan == Plan::Tell { None } else { borrower.repay(key, terms, now) };
+            debt.unwrap_or_else(|| borrower.acquire(key, &mut self.record, plan, terms, now))
+        })
+    }
+
+    /// Tells what was spent while the store could not be asked, unless a call is under way. Whether there is more to tell.
+    pub(super) fn repay(&mut self, terms: &Terms, now: Now) -> (Option<Call>, bool) {
+        let key = self.key();
+        let Some(borrower) = &mut self.borrower else { return (None, false) };
+        let call = if borrower.call.is_none() { borrower.repay(key, terms, now) } else { None };
+        let owes = borrower.fallback.is_some_and(|fallback| fallback.debt(terms, now) > 0);
+        borrower.is_among_debtors = owes;
+        (call, owes)
     }
 
     /// Takes hits even if they are not free.
@@ -114,7 +127,8 @@ impl Slot {
 
     /// A call has been answered or has taken too long: another may be made.
     pub(super) fn end_call(&mut self, call: &Call) {
-        if let (Some(borrower), Purpose::Acquire { id, .. }) = (&mut self.borrower, &call.purpose)
+        if let (Some(borrower), Purpose::Acquire { id, .. } | Purpose::Repay { id }) =
+            (&mut self.borrower, &call.purpose)
             && borrower.call == Some(*id)
         {
             borrower.call = None;
@@ -133,6 +147,7 @@ impl Slot {
         self.end_call(call);
         let Some(borrower) = &mut self.borrower else { return };
         borrower.heard_at = Some(now.monotonic);
+        borrower.has_repaid(call, true, terms, now);
         let limit = &call.request.limit;
         if let (Purpose::Acquire { head, .. }, Operation::Acquire { needed, .. }) =
             (&call.purpose, &call.request.operation)
@@ -186,6 +201,7 @@ impl Slot {
         {
             borrower.leases.take_facts_back(facts, now.monotonic);
         }
+        borrower.has_repaid(call, !error.nothing_ran(), terms, now);
         borrower.renew_after = now.monotonic + scaled(RETRY_FLOOR, 1.0 + terms.random());
         if !error.is_transient() {
             for waiter in std::mem::take(&mut borrower.queue) {

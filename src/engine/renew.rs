@@ -7,15 +7,18 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::borrower::{Call, Purpose};
-use super::decision::{Decision, Unavailable};
+use super::decision::{Decision, Source, Unavailable};
 use super::lease::scaled;
 use super::refusal::Refusal;
 use super::table::{Locked, Slot};
-use super::trial::{StandIn, Trial, Verdict, show_one_after_another};
+use super::trial::{Effect, StandIn, Trial, Verdict, show_one_after_another};
 use super::waiting::{Outcome, Progress, Seat, WaitingRequest};
 use super::{Engine, Trials};
 use crate::limit::Now;
 use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, StoreError, UnusedFact, lease_pace};
+
+/// The store is told of so many debts at a time.
+const MOST_REPAID: usize = 64;
 
 /// Why a request that waits is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +93,47 @@ impl Engine {
         calls
     }
 
+    /// Tells the store what was spent while it could not be asked, of a few buckets at a time: other replicas should know,
+    /// even if nobody asks for them here any more. For when it can be asked.
+    pub fn repay_debts(&self, now: Now) -> Vec<Call> {
+        let mut debtors = self.debtors.lock();
+        let count = debtors.len().min(MOST_REPAID);
+        let due: Vec<_> = debtors.drain(..count).collect();
+        drop(debtors);
+        let mut calls = Vec::new();
+        for key in due {
+            let mut buckets = self.table.lock([key].into_iter());
+            let Some(slot) = buckets.get(key) else { continue };
+            let (call, owes) = slot.repay(&self.terms, now);
+            calls.extend(call);
+            if owes {
+                self.debtors.lock().push_back(key);
+            }
+        }
+        calls
+    }
+
+    /// Takes note of what was decided without the store, by failure mode, and of what it will have to be told.
+    fn note_fallback(&self, trials: &Trials<'_>, buckets: &mut Locked<'_>) {
+        for trial in trials.iter().filter(|trial| trial.source == Source::Fallback) {
+            self.counts.by_failure_mode(trial.check.failure_mode).increment();
+            if let Effect::Fallback { .. } = trial.effect
+                && let Some(borrower) = buckets.get(trial.check.key).and_then(|slot| slot.borrower.as_mut())
+                && !std::mem::replace(&mut borrower.is_among_debtors, true)
+            {
+                self.debtors.lock().push_back(trial.check.key);
+            }
+        }
+    }
+
     /// Returns everything that is borrowed, because the process is about to end. Nothing is borrowed ahead from now on,
     /// and what calls under way still bring is returned by those that [`take_answer`](Self::take_answer) asks for.
     pub fn return_leases(&self, now: Now) -> Vec<Call> {
         self.terms.end();
         let mut calls = Vec::new();
-        self.table.for_each(|slot| calls.extend(slot.return_all(&self.terms, now)));
+        self.table.for_each(|slot| {
+            calls.extend(slot.repay(&self.terms, now).0.or_else(|| slot.return_all(&self.terms, now)));
+        });
         calls
     }
 
@@ -164,6 +202,7 @@ impl Engine {
             self.keep_up(&trials, false, buckets, now, calls);
             return None;
         }
+        self.note_fallback(&trials, &mut buckets);
         let refusal = Refusal::of(&trials, question.has_unlimited_quota);
         let is_refused = refusal.is_refused() && !self.settings.shadow_mode;
         let is_unavailable = trials.iter().any(|trial| trial.verdict == Verdict::Unavailable);

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::lease::{LeaseSettings, Pace};
-use crate::limit::Micros;
+use crate::limit::{Limit, Micros};
 
 /// What all buckets that are borrowed from have in common.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(super) struct Terms {
     /// The longest that a request waits for the store.
     pub(super) timeout: Micros,
     /// Of its part of a limit, so much passes a replica that cannot ask the store.
-    pub(super) local_percent: u8,
+    local_percent: u8,
     replicas: AtomicU32,
     calls: AtomicU64,
     random: AtomicU64,
@@ -28,6 +28,11 @@ impl Terms {
             random: AtomicU64::new(seed),
             is_ending: AtomicBool::new(false),
         }
+    }
+
+    /// This replica's part of a limit, while it cannot ask the store.
+    pub(super) fn local_part(&self, limit: &Limit) -> Limit {
+        limit.share(self.replicas(), self.local_percent)
     }
 
     pub(super) fn replicas(&self) -> u32 {

@@ -1,5 +1,6 @@
 mod ending;
 mod explain;
+mod fallback;
 mod lease;
 mod queue;
 mod simulation;

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::decision::{Code, CurrentLimit, Enforcement, Source, Status};
+use super::fallback::Fallback;
 use super::lease::{Grant, Portions, hits_in};
 use super::question::{Check, Tier};
 use super::table::{Locked, Record, Slot};
@@ -53,7 +54,7 @@ pub(super) enum Effect {
     /// The store has been told to charge an overdraft.
     Debited,
     /// A bucket that stands in for the store's.
-    Fallback { before: Option<Record> },
+    Fallback { before: Option<Fallback> },
 }
 
 impl<'p> Trial<'p> {
@@ -174,15 +175,14 @@ impl<'p> Trial<'p> {
             FailureMode::Closed => Verdict::Refuses,
             FailureMode::Unavailable => Verdict::Unavailable,
             FailureMode::Local => {
-                let limit = check.limit.share(terms.replicas(), terms.local_percent);
                 let borrower = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut());
                 let before = borrower.as_ref().and_then(|borrower| borrower.fallback);
-                let mut bucket = before.map_or_else(|| Bucket::unused(&limit, now), |before| before.bucket);
-                bucket.settle(&limit, now);
-                let passes = bucket.apply(&limit, check.hits, check.overdraft);
-                self.record = Record::new(&limit, bucket, now);
+                let used = self.record.bucket.used();
+                let mut fallback = before.unwrap_or_else(|| Fallback::begin(&check.limit, used, terms, now));
+                let passes = fallback.apply(&check.limit, check.hits, check.overdraft, terms, now);
+                self.record = fallback.record();
                 if let Some(borrower) = borrower {
-                    borrower.fallback = Some(self.record);
+                    borrower.fallback = Some(fallback);
                     self.effect = Effect::Fallback { before };
                 }
                 Verdict::of(passes)

@@ -32,8 +32,17 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// The name under which the store itself knows a bucket, for people who look there.
     fn key(&self, bucket: &str) -> String;
 
-    /// Whether it is asked at the moment, in words for people.
+    /// Whether all of it is asked at the moment, as far as is known.
+    fn is_asked(&self) -> bool;
+
+    /// The same, in words for people.
     fn condition(&self) -> String;
+
+    /// Ends when the server of a bucket is asked no more: what it was asked may not be answered.
+    fn gives_up(&self, bucket: &str) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Takes note that a request has waited in vain for what others had asked of this bucket. Of calls it knows itself.
+    fn count_failure(&self, bucket: &str);
 }
 
 /// A [`Reply`] to come.

@@ -22,7 +22,7 @@ use super::address::Server;
 use super::background::BackgroundTask;
 use super::connect::{Connector, Target};
 use super::door::Door;
-use super::link::Failure;
+use super::link::{Failure, Link};
 use super::node::{Common, Node};
 use super::redirect::{Place, Redirect};
 use super::script::Invocation;
@@ -147,6 +147,17 @@ impl Cluster {
         for member in tried.unwrap_or_default() {
             member.node.link.tried().await;
         }
+    }
+
+    /// The link to the primary of a key, if it is known which that is.
+    pub(super) fn link(&self, key: &str) -> Option<Arc<Link>> {
+        let owner = self.known.map.borrow().owner(slots::of(key))?;
+        Some(Arc::clone(&owner.node.link))
+    }
+
+    /// Whether it is known whose the slots are, and all servers are asked.
+    pub(super) fn is_asked(&self) -> bool {
+        self.known.map.borrow().members().is_some_and(|mut members| members.all(|member| member.node.link.is_asked()))
     }
 
     /// Whether the primaries are asked, in words for people.

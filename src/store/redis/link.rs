@@ -73,7 +73,8 @@ impl Link {
         is_late: impl FnOnce(),
     ) -> Result<Value, Failure> {
         let Some(permit) = self.breaker.permit() else {
-            return Err(StoreError::Unreachable(self.trouble().unwrap_or_else(|| "not asked".to_owned())).into());
+            let is_back = || "it has just come back, and is asked little by little".to_owned();
+            return Err(StoreError::Unreachable(self.trouble().unwrap_or_else(is_back)).into());
         };
         let late = Instant::now() + self.patience;
         let connection = match self.connection().await {
@@ -102,11 +103,20 @@ impl Link {
                 answer
             }
             Err(_) => {
-                permit.failed(&format!("no answer within {:?}", self.patience));
+                permit.failed(&self.no_answer());
                 is_late();
                 answer.await
             }
         }
+    }
+
+    /// A request has waited in vain for an answer to what another had asked.
+    pub(super) fn count_failure(&self) {
+        self.breaker.count_failure(&self.no_answer());
+    }
+
+    fn no_answer(&self) -> String {
+        format!("no answer within {:?}", self.patience)
     }
 
     /// Whether the server does in time what it should, once there is a connection. A refusal is an answer, too.
@@ -162,6 +172,10 @@ impl Link {
             Some(_) if !self.breaker.is_closed() => Some(format!("not asked: {}", self.breaker.cause())),
             Some(_) => None,
         }
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.breaker.is_closed() && self.is_up()
     }
 
     pub(super) fn is_up(&self) -> bool {

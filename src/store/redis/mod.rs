@@ -28,7 +28,8 @@ mod sentinel;
 mod stream;
 mod tls;
 
-use std::future::ready;
+use std::future::{pending, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -243,7 +244,27 @@ impl Store for RedisStore {
         self.key_prefix.bucket(bucket)
     }
 
+    fn is_asked(&self) -> bool {
+        self.route.is_asked()
+    }
+
     fn condition(&self) -> String {
         self.route.condition()
+    }
+
+    fn gives_up(&self, bucket: &str) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let link = self.route.link(&self.key(bucket));
+        Box::pin(async move {
+            match link {
+                Some(link) => link.breaker.opened().await,
+                None => pending().await,
+            }
+        })
+    }
+
+    fn count_failure(&self, bucket: &str) {
+        if let Some(link) = self.route.link(&self.key(bucket)) {
+            link.count_failure();
+        }
     }
 }

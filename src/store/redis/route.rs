@@ -6,6 +6,7 @@ use super::address::{RedisAddress, Topology};
 use super::cluster::Cluster;
 use super::connect::{Connector, Target};
 use super::door::Door;
+use super::link::Link;
 use super::node::{Common, Node};
 use super::script::Invocation;
 use super::sentinel::Sentinels;
@@ -58,7 +59,23 @@ impl Route {
         }
     }
 
-    /// Whether the servers are asked, in words for people.
+    /// The link to the server of a key, if it is known which that is.
+    pub(super) fn link(&self, key: &str) -> Option<Arc<Link>> {
+        match self {
+            Self::One(node) => Some(Arc::clone(&node.link)),
+            Self::Cluster(cluster) => cluster.link(key),
+        }
+    }
+
+    /// Whether all servers are asked.
+    pub(super) fn is_asked(&self) -> bool {
+        match self {
+            Self::One(node) => node.link.is_asked(),
+            Self::Cluster(cluster) => cluster.is_asked(),
+        }
+    }
+
+    /// The same, in words for people.
     pub(super) fn condition(&self) -> String {
         match self {
             Self::One(node) => node.link.trouble().unwrap_or_else(|| "asked".to_owned()),

@@ -40,6 +40,11 @@ impl SlotMap {
         self.owners.get(usize::from(slot))?.clone()
     }
 
+    /// All that have slots, or are about to get some. `None` if nobody has.
+    pub(super) fn members(&self) -> Option<impl Iterator<Item = &Arc<Member>>> {
+        (!self.members.is_empty()).then(|| self.members.iter())
+    }
+
     /// Why a slot has no owner.
     pub(super) fn no_owner(&self, slot: u16) -> StoreError {
         match &self.fault {

@@ -62,14 +62,25 @@ struct History {
     recent: Recent,
     /// Of the last failure.
     cause: String,
+    /// `None` while it is closed.
+    open_since: Option<Instant>,
+    /// How long it was open before.
+    time_open: Duration,
+    is_probing: bool,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
-        let history = Mutex::new(History { recent: Recent::new(), cause: String::new() });
+        let history = History {
+            recent: Recent::new(),
+            cause: String::new(),
+            open_since: None,
+            time_open: Duration::ZERO,
+            is_probing: false,
+        };
         Self {
             changes: AtomicU64::new(0),
-            history,
+            history: Mutex::new(history),
             opened: Notify::new(),
             under_way: AtomicU32::new(0),
             most_under_way: AtomicU32::new(u32::MAX),
@@ -77,7 +88,38 @@ impl Default for Breaker {
     }
 }
 
+/// What a breaker has come to, for people.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BreakerReport {
+    pub state: State,
+    /// How often it has opened, and closed again.
+    pub opened: u64,
+    pub closed: u64,
+    /// How long it has not been closed, in all.
+    pub time_open: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Closed,
+    HalfOpen,
+    Open,
+}
+
 impl Breaker {
+    #[must_use]
+    pub fn report(&self) -> BreakerReport {
+        let history = self.history.lock();
+        let changes = self.changes.load(Ordering::Acquire);
+        let state = match changes.is_multiple_of(2) {
+            true => State::Closed,
+            false if history.is_probing => State::HalfOpen,
+            false => State::Open,
+        };
+        let time_open = history.time_open + history.open_since.map_or(Duration::ZERO, |since| since.elapsed());
+        BreakerReport { state, opened: changes.div_ceil(2), closed: changes / 2, time_open }
+    }
+
     /// The right to make a call, while it is closed and not too many are under way.
     pub fn permit(&self) -> Option<Permit<'_>> {
         let given = self.changes.load(Ordering::Acquire);
@@ -93,7 +135,7 @@ impl Breaker {
 
     /// A request has waited in vain for what others had asked.
     pub fn count_failure(&self, cause: &str) {
-        self.report(self.changes.load(Ordering::Acquire), Err(cause));
+        self.take_note(self.changes.load(Ordering::Acquire), Err(cause));
     }
 
     /// Ends when it is open.
@@ -131,23 +173,29 @@ impl Breaker {
             if closed_since.elapsed() >= SETTLED {
                 pauses = Pauses::default();
             }
-            let opened_at = Instant::now();
             warn!("{name} is asked no more, and failure modes decide, until it answers again: {}", self.cause());
             loop {
                 open(pauses.next(), wake_early()).await;
-                if half_open(probe()).await {
+                self.history.lock().is_probing = true;
+                let is_well = half_open(probe()).await;
+                self.history.lock().is_probing = false;
+                if is_well {
                     break;
                 }
             }
-            self.close();
-            info!("{name} is asked again, after {:.1} s", opened_at.elapsed().as_secs_f64());
+            let time_open = self.close();
+            info!("{name} is asked again, after {:.1} s", time_open.as_secs_f64());
         }
     }
 
-    fn close(&self) {
-        self.history.lock().recent = Recent::new();
+    /// Returns how long it was open.
+    fn close(&self) -> Duration {
+        let mut history = self.history.lock();
+        let time_open = history.open_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        (history.recent, history.time_open) = (Recent::new(), history.time_open + time_open);
         self.most_under_way.store(FIRST_CALLS, Ordering::Release);
         self.changes.fetch_add(1, Ordering::AcqRel);
+        time_open
     }
 
     /// One more call may be under way, or any number if there may be so many already.
@@ -157,7 +205,7 @@ impl Breaker {
         let _ = self.most_under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
     }
 
-    fn report(&self, given: u64, outcome: Result<(), &str>) {
+    fn take_note(&self, given: u64, outcome: Result<(), &str>) {
         let mut history = self.history.lock();
         // What was permitted before the last change says nothing about now.
         if self.changes.load(Ordering::Acquire) != given {
@@ -168,6 +216,7 @@ impl Breaker {
         }
         history.recent.record(outcome.is_ok());
         if history.recent.is_too_bad() {
+            history.open_since = Some(Instant::now());
             self.changes.fetch_add(1, Ordering::AcqRel);
             self.opened.notify_waiters();
         }
@@ -207,7 +256,7 @@ impl Permit<'_> {
             if outcome.is_ok() {
                 self.breaker.allow_more();
             }
-            self.breaker.report(self.given, outcome);
+            self.breaker.take_note(self.given, outcome);
         }
     }
 }

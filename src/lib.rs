@@ -2,6 +2,7 @@
 //!
 //! The house, from the bottom up; each module knows only those before it:
 //!
+//! * [`measure`]: counters and times;
 //! * [`limit`]: the arithmetic of limits, pure;
 //! * [`clock`]: the one clock;
 //! * [`request`]: what Envoy asks;
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod clock;
 pub mod engine;
 pub mod limit;
+pub mod measure;
 mod percent;
 pub mod policy;
 mod random;

@@ -7,6 +7,7 @@ mod refusals;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::engine::{
 };
 use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
-use crate::store::{Reply, Store, StoreError, StoreFuture};
+use crate::store::{Reply, ServerReport, Store, StoreError, StoreFuture};
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
@@ -47,6 +48,8 @@ pub struct Replica {
     store: Option<Lender>,
     /// Calls to the store whose answers have not been taken in.
     under_way: watch::Sender<usize>,
+    /// Requests that wait.
+    waiting: AtomicUsize,
     refusals: Refusals,
 }
 
@@ -70,7 +73,14 @@ pub enum Deciding {
 impl Replica {
     #[must_use]
     pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
-        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0), refusals: Refusals::new() })
+        Arc::new(Self {
+            engine,
+            clock,
+            store,
+            under_way: watch::Sender::new(0),
+            waiting: AtomicUsize::new(0),
+            refusals: Refusals::new(),
+        })
     }
 
     /// Decides a request at the time `now`. Most are decided at once; the others wait for the store's timeout at most, or
@@ -197,6 +207,18 @@ impl Replica {
         state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
     }
 
+    /// What each server of the store has been asked; none if there is no store.
+    #[must_use]
+    pub fn store_servers(&self) -> Vec<ServerReport> {
+        self.store.as_ref().map_or_else(Vec::new, |lender| lender.store.servers())
+    }
+
+    /// Requests that wait for the store now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     fn store_is_asked(&self) -> bool {
         self.store.as_ref().is_none_or(|lender| lender.store.is_asked())
     }
@@ -248,6 +270,7 @@ struct Waiter {
 impl Waiter {
     fn new(replica: &Arc<Replica>, waiting: Waiting, deadline: Option<Micros>) -> Self {
         let deadline = waiting.deadline().min(deadline.unwrap_or(Micros(u64::MAX)));
+        replica.waiting.fetch_add(1, Ordering::Relaxed);
         Self { replica: Arc::clone(replica), waiting: Some(waiting), deadline }
     }
 
@@ -281,6 +304,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
+        self.replica.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(waiting) = &self.waiting {
             let calls = self.replica.engine.abandon(waiting, self.replica.clock.now());
             // Outside of a runtime there is nobody left to make them.

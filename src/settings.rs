@@ -1,5 +1,6 @@
 //! Every setting, once: its flag, its environment variable, its default, and what it is for.
 
+mod metrics;
 mod store;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,6 +13,7 @@ use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::{EngineSettings, LeaseSettings};
+pub use metrics::MetricSettings;
 pub use store::StoreSettings;
 
 use crate::limit::{Algorithm, Micros};
@@ -57,6 +59,9 @@ pub struct ServeSettings {
 
     #[command(flatten)]
     pub response: ResponseSettings,
+
+    #[command(flatten)]
+    pub metrics: MetricSettings,
 
     #[command(flatten)]
     pub store: StoreSettings,
@@ -249,6 +254,8 @@ impl ServeSettings {
             defaults: self.policy.defaults.defaults(),
             failure_mode: self.store.failure_mode,
             local_percent: self.store.local_safety_factor,
+            near_limit_percent: self.metrics.near_limit_ratio,
+            most_values: self.metrics.metric_series_per_rule as usize,
             store_timeout: self.store.redis_url.as_ref().map(|_| Micros::from(self.store.redis_timeout)),
             lease: LeaseSettings {
                 horizon: Micros::from(self.store.lease_horizon),

@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod reload;
 mod schema;
 mod serve;
 #[cfg(test)]

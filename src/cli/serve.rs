@@ -2,10 +2,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::reload::reload_when_told;
 use super::summary;
 use crate::clock::Clock;
 use crate::engine::Engine;
@@ -57,6 +59,7 @@ fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), 
     let runtime = runtime.enable_all().build()?;
     let ended = runtime.block_on(async {
         let shutdown = server::signals()?;
+        let hangup = signal(SignalKind::hangup())?;
         let listeners = Listeners::bind(settings)?;
         let redis = redis.map(RedisStore::start).transpose()?;
         let lender = redis.as_ref().map(|redis| Lender {
@@ -75,7 +78,9 @@ fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), 
                 }
             }
         };
+        let reloading = tokio::spawn(reload_when_told(hangup, Arc::clone(&replica), settings.policy.clone()));
         server::serve(listeners, replica, settings, prepared, shutdown).await?;
+        reloading.abort();
         if let Some(redis) = redis {
             redis.stop().await;
         }

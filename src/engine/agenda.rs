@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,7 @@ pub(super) struct Agenda {
     places: Box<[Mutex<Vec<BucketKey>>]>,
     /// The number of the first span that has not been looked after, counted from time 0.
     next: AtomicU64,
+    len: AtomicUsize,
 }
 
 impl Agenda {
@@ -23,7 +24,11 @@ impl Agenda {
     const PLACES: u64 = 1_000;
 
     pub(super) fn new(now: Micros) -> Self {
-        Self { places: (0..Self::PLACES).map(|_| Mutex::default()).collect(), next: AtomicU64::new(now.0 / Self::SPAN) }
+        Self {
+            places: (0..Self::PLACES).map(|_| Mutex::default()).collect(),
+            next: AtomicU64::new(now.0 / Self::SPAN),
+            len: AtomicUsize::new(0),
+        }
     }
 
     /// Puts in a bucket that is due at a time, or as late as the agenda reaches.
@@ -31,6 +36,7 @@ impl Agenda {
         let next = self.next.load(Ordering::Relaxed);
         let span = (due.0 / Self::SPAN).clamp(next, next + Self::PLACES - 1);
         self.place(span).lock().push(key);
+        self.len.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes out everything that is due.
@@ -39,7 +45,14 @@ impl Agenda {
         let begin = self.next.fetch_max(end, Ordering::Relaxed);
         // After a long sleep everything is due, once.
         let spans = begin..end.min(begin + Self::PLACES);
-        spans.flat_map(|span| std::mem::take(&mut *self.place(span).lock())).collect()
+        let due: Vec<_> = spans.flat_map(|span| std::mem::take(&mut *self.place(span).lock())).collect();
+        self.len.fetch_sub(due.len(), Ordering::Relaxed);
+        due
+    }
+
+    /// How many are in it.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
     }
 
     fn place(&self, span: u64) -> &Mutex<Vec<BucketKey>> {

@@ -1,22 +1,7 @@
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use super::lease::LeaseTotals;
+use crate::measure::Count;
 use crate::policy::FailureMode;
 use crate::store::{Operation, Reply, StoreError};
-
-/// A number that only goes up.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    pub(super) fn increment(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What the engine has decided since the process began.
 #[derive(Debug, Default)]
@@ -25,16 +10,30 @@ pub struct Counts {
     pub ok: Count,
     /// Requests that were refused.
     pub over_limit: Count,
+    /// Requests that could not be decided, because Redis was away and a limit leaves it to Envoy then.
+    pub unavailable: Count,
+    /// Requests that Envoy does not send.
+    pub invalid: Count,
     /// Requests for a domain that no policy file names; they pass.
     pub unknown_domain: Count,
     /// Limits that were decided without the store, by failure mode.
     fallback: [Count; FailureMode::ALL.len()],
-    /// Calls that the store has answered.
-    pub store_calls: Count,
-    /// Calls that have failed.
-    pub store_errors: Count,
+    /// Calls to the store that have failed, sent or not, by [`StoreError::class`].
+    pub store_errors: [Count; StoreError::CLASSES.len()],
+    /// What became of borrowed hits.
+    pub leased: Leased,
     /// Calls that have failed and should have given hits back: these stay spent.
     pub lost_refunds: Count,
+}
+
+/// Hits that were borrowed, by what became of them.
+#[derive(Debug, Default)]
+pub struct Leased {
+    pub granted: Count,
+    pub spent: Count,
+    pub returned: Count,
+    /// Neither spent nor returned when the lease ended.
+    pub expired: Count,
 }
 
 impl Counts {
@@ -45,13 +44,24 @@ impl Counts {
     }
 
     pub(super) fn count_call(&self, operation: &Operation, answer: &Result<Reply, StoreError>) {
-        match (answer, operation) {
-            (Ok(_), _) => self.store_calls.increment(),
-            (Err(_), Operation::Refund { .. }) => {
-                self.store_errors.increment();
-                self.lost_refunds.increment();
-            }
-            (Err(_), _) => self.store_errors.increment(),
+        if let Err(error) = answer {
+            self.store_errors[error.class()].increment();
         }
+        match (answer, operation) {
+            (Err(_), Operation::Refund { .. }) => self.lost_refunds.increment(),
+            (Ok(_), Operation::Acquire { facts, .. }) => self.leased.returned.add(facts.returned()),
+            // They are not told again.
+            (Err(error), Operation::Acquire { facts, .. }) if !error.nothing_ran() => {
+                self.leased.expired.add(facts.returned());
+            }
+            (_, Operation::Acquire { .. } | Operation::Refund { .. } | Operation::Debit { .. }) => {}
+        }
+    }
+
+    pub(super) fn count_leased(&self, totals: LeaseTotals) {
+        let LeaseTotals { granted, spent, expired } = totals;
+        self.leased.granted.add(granted);
+        self.leased.spent.add(spent);
+        self.leased.expired.add(expired);
     }
 }

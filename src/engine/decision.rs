@@ -107,6 +107,8 @@ pub struct Status {
     pub source: Source,
     /// The hits do not fit, whether or not that refuses the request.
     pub is_over: bool,
+    /// They pass, and hardly any more do.
+    pub is_near_limit: bool,
     /// Why it does not refuse the request although it is over.
     pub prevented_by: Option<Prevention>,
     pub enforcement: Enforcement,
@@ -134,6 +136,7 @@ impl Status {
         code: Code::Ok,
         source: Source::Unlimited,
         is_over: false,
+        is_near_limit: false,
         prevented_by: None,
         enforcement: Enforcement::Enforced,
         current_limit: None,

@@ -98,6 +98,16 @@ pub(super) struct Leases {
     denied_until: Micros,
     /// Until when everything that is not held is refused: the last grant emptied the bucket.
     ask_after: Micros,
+    totals: LeaseTotals,
+}
+
+/// How many borrowed hits were granted, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LeaseTotals {
+    pub(super) granted: u64,
+    pub(super) spent: u64,
+    /// Neither spent nor returned. What was returned is known when the store has answered.
+    pub(super) expired: u64,
 }
 
 /// What the time between two calls depends on, besides the limit.
@@ -122,7 +132,13 @@ impl Leases {
             renew_below: 0,
             denied_until: Micros(0),
             ask_after: Micros(0),
+            totals: LeaseTotals::default(),
         }
+    }
+
+    /// What has happened since this was last asked.
+    pub(super) fn take_totals(&mut self) -> LeaseTotals {
+        std::mem::take(&mut self.totals)
     }
 
     pub(super) const fn limit(&self) -> &Limit {
@@ -132,7 +148,12 @@ impl Leases {
     /// Hits that may be spent.
     pub(super) fn held(&mut self, now: Micros) -> u64 {
         if self.held.iter().any(|lease| lease.until <= now) {
-            self.held.retain(|lease| lease.until > now);
+            let totals = &mut self.totals;
+            self.held.retain(|lease| {
+                let is_held = lease.until > now;
+                totals.expired += if is_held { 0 } else { lease.balance };
+                is_held
+            });
         }
         self.balance()
     }
@@ -151,6 +172,7 @@ impl Leases {
         {
             oldest.balance -= hits;
             oldest.spent += hits;
+            self.totals.spent += hits;
             return Some(SmallVec::from_buf_and_len([Portion { epoch: oldest.epoch, hits }; 2], 1));
         }
         (self.held(now) >= hits).then(|| {
@@ -182,6 +204,7 @@ impl Leases {
             if let Some(lease) = self.lease(portion.epoch) {
                 lease.spent += portion.hits;
             }
+            self.totals.spent += portion.hits;
         }
     }
 
@@ -192,6 +215,7 @@ impl Leases {
                 debug_assert!(lease.spent >= portion.hits, "nobody has told the store in between");
                 lease.spent = lease.spent.saturating_sub(portion.hits);
             }
+            self.totals.spent = self.totals.spent.saturating_sub(portion.hits);
         }
     }
 
@@ -299,6 +323,7 @@ impl Leases {
     /// to come.
     pub(super) fn receive(&mut self, reply: &Reply, limit: &Limit, sent: Micros, pace: Pace, now: Micros) {
         if *limit != self.limit {
+            self.totals.granted += reply.extra;
             self.give_up(Portion { epoch: reply.epoch, hits: reply.extra });
             return;
         }
@@ -317,7 +342,9 @@ impl Leases {
     fn add(&mut self, reply: &Reply, sent: Micros, now: Micros) {
         let until =
             sent + Micros(reply.lease_time.0 / 100 * GUARD_PERCENT + reply.lease_time.0 % 100 * GUARD_PERCENT / 100);
+        self.totals.granted += reply.extra;
         if reply.extra == 0 || until <= now {
+            self.totals.expired += reply.extra;
             return;
         }
         let pace = lease_pace(&self.limit).0;
@@ -329,7 +356,7 @@ impl Leases {
             lease.return_from = return_from;
         } else {
             if self.held.len() == 2 {
-                self.held.remove(0);
+                self.totals.expired += self.held.remove(0).balance;
             }
             self.held.push(Lease { epoch: reply.epoch, balance: reply.extra, spent: 0, until, return_from });
         }
@@ -360,7 +387,7 @@ impl Leases {
             None if portion.hits == 0 => {}
             None => {
                 if self.returned.len() == 2 {
-                    self.returned.remove(0);
+                    self.totals.expired += self.returned.remove(0).hits;
                 }
                 self.returned.push(portion);
             }
@@ -388,6 +415,7 @@ impl Leases {
     /// or nearly.
     pub(super) fn forget_what_is_over(&mut self, now: Micros) {
         if self.held(now) == 0 && self.held.is_empty() {
+            self.totals.expired += self.returned();
             self.returned.clear();
         }
     }

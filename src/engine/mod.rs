@@ -8,6 +8,7 @@ mod explain;
 mod fallback;
 mod key;
 mod lease;
+mod loads;
 mod name;
 mod question;
 mod queue;
@@ -20,6 +21,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod values;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -31,26 +33,28 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 pub use borrower::Call;
-pub use counts::{Count, Counts};
+pub use counts::{Counts, Leased};
 pub use decision::{
     Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Prevention, Source, Status, Unavailable,
 };
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use lease::LeaseSettings;
-pub use name::{BucketName, NameError};
+pub use loads::{LoadFault, Loads};
+pub use name::{BucketName, NameError, period};
 pub use state::{BucketReport, BucketState, LeaseState, Presence, StoreState};
 pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
+pub use values::ValueTallies;
 
 use crate::limit::{Bucket, Hits, Micros, Now};
-use crate::policy::{Defaults, Domain, FailureMode, Policy};
+use crate::policy::{Defaults, Domain, FailureMode, Faults, Policy};
 use crate::request::RateLimitRequest;
 use crate::store::shortened;
 use agenda::Agenda;
 use borrower::{Borrower, Waiter};
 use key::{BucketKey, KeyHasher, KeySeed};
 use lease::Portions;
-use question::{Check, Question, Silence, Tier, validate};
+use question::{Check, Question, Silence, Tier, hits_asked, validate};
 use refusal::{Refusal, by_descriptor, strictest_status};
 use renew::Ending;
 use table::{Locked, Record, Slot};
@@ -71,6 +75,10 @@ pub struct EngineSettings {
     pub failure_mode: FailureMode,
     /// So many percent of its part of a limit, 1 to 100, a replica lets pass alone while it cannot ask the store.
     pub local_percent: u8,
+    /// Hits that pass while at least so many percent of a limit are used, 1 to 100, are near it.
+    pub near_limit_percent: u8,
+    /// So many values of a rule whose metrics name values are told apart.
+    pub most_values: usize,
     /// The longest that a request waits for the store. `None` if there is none: all buckets are this process's own.
     pub store_timeout: Option<Micros>,
     pub lease: LeaseSettings,
@@ -86,6 +94,8 @@ impl Default for EngineSettings {
             defaults: Defaults::default(),
             failure_mode: FailureMode::default(),
             local_percent: 90,
+            near_limit_percent: 80,
+            most_values: 100,
             store_timeout: None,
             lease: LeaseSettings::default(),
             random_seed: 0,
@@ -142,6 +152,7 @@ pub struct Engine {
     debtors: Mutex<VecDeque<BucketKey>>,
     settings: EngineSettings,
     counts: Counts,
+    loads: Loads,
 }
 
 /// A policy in force, and what its rules have decided.
@@ -163,7 +174,10 @@ impl Engine {
     /// An engine whose policy is in force from `now` on.
     #[must_use]
     pub fn new(policy: Policy, settings: EngineSettings, now: Now) -> Self {
+        let loads = Loads::default();
+        loads.succeeded();
         Self {
+            loads,
             active: ArcSwap::from_pointee(ActivePolicy::new(policy, now)),
             table: Table::new(settings.max_buckets),
             seed: KeySeed::random(),
@@ -192,7 +206,7 @@ impl Engine {
     ///
     /// [`InvalidRequest`] where the message is none that Envoy sends. Nothing is taken then.
     pub fn decide(&self, request: &RateLimitRequest, now: Now) -> Result<Ruling, InvalidRequest> {
-        validate(request)?;
+        validate(request).inspect_err(|_| self.counts.invalid.increment())?;
         let active = self.active.load();
         let mut calls = Vec::new();
         let answer = if let Some(domain) = active.policy.domain(&request.domain) {
@@ -200,7 +214,9 @@ impl Engine {
         } else {
             self.counts.unknown_domain.increment();
             let statuses: SmallVec<[Status; 4]> = SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len());
-            statuses.iter().for_each(|status| active.tallies.unknown_domain.count(status));
+            for (status, descriptor) in statuses.iter().zip(&request.descriptors) {
+                active.tallies.unknown_domain.count(status, hits_asked(descriptor, request.hits_addend));
+            }
             self.counts.ok.increment();
             Answer::Decided(Decision { code: Code::Ok, source: Source::Unlimited, statuses })
         };
@@ -281,9 +297,7 @@ impl Engine {
                 calls.extend(call);
             }
         }
-        for mut evicted in std::mem::take(&mut buckets.evicted) {
-            calls.extend(evicted.return_all(&self.terms, now));
-        }
+        self.let_go(&mut buckets, now, calls);
         Waiting { request, behind, decision }
     }
 
@@ -329,6 +343,7 @@ impl Engine {
         }
         self.keep_up(&trials, !is_enforced, buckets, now, calls);
 
+        let request = question.request();
         let Question { mut statuses, tallies, .. } = question;
         let mut source = Source::Unlimited;
         for descriptor in by_descriptor(&trials) {
@@ -338,12 +353,18 @@ impl Engine {
                     let in_shadow = || (!is_enforced).then_some(Prevention::ServiceShadowMode);
                     status.prevented_by = refusal.prevention(check.enforcement).or_else(in_shadow);
                 }
+                let percent = self.settings.near_limit_percent;
+                status.is_near_limit = !status.is_over && descriptor.iter().any(|trial| trial.is_near_limit(percent));
                 source = source.max(status.source);
                 statuses[check.descriptor] = status;
             }
         }
-        for (tally, status) in tallies.iter().zip(&statuses) {
-            tally.count(status);
+        for ((counter, status), descriptor) in tallies.iter().zip(&statuses).zip(&request.descriptors) {
+            let hits = hits_asked(descriptor, request.hits_addend);
+            counter.tally.count(status, hits);
+            if let Some(shown) = counter.shown {
+                counter.tally.count_value(shown, descriptor, status.code, self.settings.most_values);
+            }
         }
         let code = if is_enforced { Code::OverLimit } else { Code::Ok };
         match code {
@@ -351,6 +372,20 @@ impl Engine {
             Code::OverLimit => self.counts.over_limit.increment(),
         }
         Decision { code, source, statuses }
+    }
+
+    /// Returns what was borrowed of buckets that had to go.
+    fn let_go(&self, buckets: &mut Locked<'_>, now: Now, calls: &mut Vec<Call>) {
+        for mut evicted in std::mem::take(&mut buckets.evicted) {
+            calls.extend(evicted.return_all(&self.terms, now));
+            self.count_leased(&mut evicted);
+        }
+    }
+
+    fn count_leased(&self, slot: &mut Slot) {
+        if let Some(borrower) = &mut slot.borrower {
+            self.counts.count_leased(borrower.leases.take_totals());
+        }
     }
 
     /// Decides a request that waits by the failure modes of its limits, because it has waited as long as it may. `None`
@@ -381,6 +416,30 @@ impl Engine {
     /// Replaces the policy. Buckets whose identity stays keep their state; tallies begin anew.
     pub fn set_policy(&self, policy: Policy, now: Now) {
         self.active.store(Arc::new(ActivePolicy::new(policy, now)));
+        self.loads.succeeded();
+    }
+
+    /// Takes note that a policy has faults. The one in force stays.
+    pub fn refuse_policy(&self, faults: &Faults) {
+        self.loads.failed(faults);
+    }
+
+    /// Whether every request passes.
+    #[must_use]
+    pub const fn shadow_mode(&self) -> bool {
+        self.settings.shadow_mode
+    }
+
+    /// What came of attempts to load a policy.
+    #[must_use]
+    pub const fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
+    /// Buckets that hold borrowed hits, or have held some lately.
+    #[must_use]
+    pub fn leases(&self) -> usize {
+        self.agenda.len()
     }
 
     /// The policy that is served now, with its tallies.

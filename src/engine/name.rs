@@ -97,15 +97,28 @@ impl fmt::Display for BucketName {
         for NamePart { key, value, is_shared } in &self.path {
             write!(f, "|{}{}{}", in_name(key), if *is_shared { '~' } else { '=' }, in_name(value))?;
         }
-        f.write_str("}:")?;
-        if self.multiplier != 1 {
-            self.multiplier.fmt(f)?;
-        }
-        self.unit.fmt(f)?;
+        write!(f, "}}:{}", Period(self.multiplier, self.unit))?;
         match self.algorithm {
             Algorithm::TokenBucket => Ok(()),
             Algorithm::FixedWindow => write!(f, ":{}", self.algorithm.name()),
         }
+    }
+}
+
+/// The period of a limit as a bucket's name has it: `minute`, `5minute`.
+#[must_use]
+pub fn period(limit: &Limit) -> String {
+    Period(limit.multiplier(), limit.unit()).to_string()
+}
+
+struct Period(u32, Unit);
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 != 1 {
+            self.0.fmt(f)?;
+        }
+        self.1.fmt(f)
     }
 }
 

@@ -21,9 +21,16 @@ pub(super) struct Question<'p> {
     /// One for each descriptor, as if it had no check.
     pub(super) statuses: SmallVec<[Status; 4]>,
     /// Who counts each descriptor.
-    pub(super) tallies: SmallVec<[&'p Tally; 4]>,
+    pub(super) tallies: SmallVec<[Counter<'p>; 4]>,
     /// A quota without a limit is never used up.
     pub(super) has_unlimited_quota: bool,
+}
+
+/// Who counts a descriptor, and the entries whose values are told apart, if any are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counter<'p> {
+    pub(super) tally: &'p Tally,
+    pub(super) shown: Option<&'p [bool]>,
 }
 
 /// One limit that one descriptor of a request has to pass.
@@ -99,7 +106,7 @@ impl<'p> Question<'p> {
             domain,
             checks: SmallVec::new(),
             statuses: SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len()),
-            tallies: SmallVec::from_elem(&of_domain.no_limit, request.descriptors.len()),
+            tallies: SmallVec::from_elem(Counter::of(&of_domain.no_limit), request.descriptors.len()),
             has_unlimited_quota: false,
         };
         let mut replaced = HashSet::new();
@@ -108,7 +115,7 @@ impl<'p> Question<'p> {
             let entries = descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value));
             let hits = hits_of(descriptor, request.hits_addend);
             if let Some(limit) = limit_of(descriptor, silence.defaults) {
-                question.tallies[index] = &of_domain.own_limit;
+                question.tallies[index] = Counter::of(&of_domain.own_limit);
                 entries.for_each(|(key, value)| path.part(PathPart { key, value, is_shared: false }));
                 let tier = silence.tier(&limit, Scope::Global);
                 question.checks.push(Check {
@@ -127,7 +134,8 @@ impl<'p> Question<'p> {
             }
             let Some(found) = domain.find(entries, |part| path.part(part)) else { continue };
             let enforcement = enforcement_of(found.rule);
-            question.tallies[index] = tallies.rule(found.rule);
+            question.tallies[index] =
+                Counter { tally: tallies.rule(found.rule), shown: found.rule.shown_values.as_deref() };
             for rule_limit in found.limits {
                 replaced.extend(rule_limit.replaces.iter().map(|name| &**name));
                 let Quota::Limited(limit) = rule_limit.quota else {
@@ -172,6 +180,20 @@ impl<'p> Question<'p> {
             self.domain.find(entries, |part| path.push(part));
         }
         BucketName::new(&self.request.domain, &path, &check.limit)
+    }
+}
+
+impl<'p> Counter<'p> {
+    const fn of(tally: &'p Tally) -> Self {
+        Self { tally, shown: None }
+    }
+}
+
+/// Hits that a descriptor asks for; none if it looks, or gives back.
+pub(super) fn hits_asked(descriptor: &Descriptor, of_request: u32) -> u64 {
+    match hits_of(descriptor, of_request) {
+        Hits::Take(hits) => hits,
+        Hits::Look | Hits::GiveBack(_) => 0,
     }
 }
 

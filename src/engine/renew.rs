@@ -52,6 +52,7 @@ impl Engine {
                 }
             }
             self.put_on_agenda(slot, now);
+            self.count_leased(slot);
         } else if let Ok(reply) = answer {
             calls.extend(give_everything_back(&call, reply, now));
         }
@@ -83,6 +84,7 @@ impl Engine {
             let Some(slot) = buckets.get(key) else { continue };
             let (call, again) = slot.look_after(&self.terms, now);
             calls.extend(call);
+            self.count_leased(slot);
             if let Some(borrower) = &mut slot.borrower {
                 borrower.is_on_agenda = false;
             }
@@ -211,6 +213,7 @@ impl Engine {
                 trial.undo(&mut buckets, now);
             }
             self.keep_up(&trials, false, buckets, now, calls);
+            self.counts.unavailable.increment();
             return Some(Err(Unavailable));
         }
         Some(Ok(self.conclude(question, trials, refusal, buckets, now, calls)))
@@ -237,9 +240,7 @@ impl Engine {
                 calls.extend(slot.tell_unused(&self.terms, now));
             }
         }
-        for mut evicted in std::mem::take(&mut buckets.evicted) {
-            calls.extend(evicted.return_all(&self.terms, now));
-        }
+        self.let_go(&mut buckets, now, calls);
     }
 }
 

@@ -1,6 +1,8 @@
-use super::counts::Count;
 use super::decision::{Code, Prevention, Source, Status};
+use super::values::ValueTallies;
+use crate::measure::Count;
 use crate::policy::{Domain, Policy, Rule};
+use crate::request::Descriptor;
 
 /// What each rule has decided since its policy was loaded.
 #[derive(Debug)]
@@ -27,8 +29,14 @@ pub struct DomainTallies {
 pub struct Tally {
     /// By source, then by code.
     decisions: [[Count; Code::ALL.len()]; Source::ALL.len()],
+    /// Hits that they asked for, likewise.
+    hits: [[Count; Code::ALL.len()]; Source::ALL.len()],
+    /// Of these, those that passed when little was left.
+    near_limit_hits: Count,
     /// Of those that were over and did not refuse.
     prevented: [Count; Prevention::ALL.len()],
+    /// By value, of a rule whose metrics name values.
+    values: ValueTallies,
 }
 
 impl Tallies {
@@ -54,11 +62,37 @@ impl Tallies {
 }
 
 impl Tally {
-    pub(super) fn count(&self, status: &Status) {
+    pub(super) fn count(&self, status: &Status, hits: u64) {
         self.decisions[status.source as usize][status.code as usize].increment();
+        self.hits[status.source as usize][status.code as usize].add(hits);
+        if status.is_near_limit {
+            self.near_limit_hits.add(hits);
+        }
         if let Some(prevention) = status.prevented_by {
             self.prevented[prevention as usize].increment();
         }
+    }
+
+    /// Counts a descriptor by the values of the entries that are shown.
+    pub(super) fn count_value(&self, shown: &[bool], descriptor: &Descriptor, code: Code, most: usize) {
+        self.values.count(shown, descriptor, code, most);
+    }
+
+    /// Whether nothing was decided.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.decisions.iter().flatten().all(|count| count.get() == 0)
+    }
+
+    /// What was counted by value.
+    pub const fn values(&self) -> &ValueTallies {
+        &self.values
+    }
+
+    /// Hits that passed when little was left.
+    #[must_use]
+    pub fn near_limit_hits(&self) -> u64 {
+        self.near_limit_hits.get()
     }
 
     /// How many refusals were prevented, for each reason for which there was one.
@@ -67,13 +101,13 @@ impl Tally {
         Prevention::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0)
     }
 
-    /// How many decisions there were of each kind of which there was one.
-    pub fn decisions(&self) -> impl Iterator<Item = (Source, Code, u64)> {
-        let by_source = Source::ALL.into_iter().zip(&self.decisions);
-        by_source
-            .flat_map(|(source, by_code)| {
-                Code::ALL.into_iter().zip(by_code).map(move |(code, n)| (source, code, n.get()))
-            })
-            .filter(|(_, _, count)| *count > 0)
+    /// How many decisions there were of each kind of which there was one, and the hits that they asked for.
+    pub fn decisions(&self) -> impl Iterator<Item = (Source, Code, u64, u64)> {
+        let kinds = Source::ALL.into_iter().flat_map(|source| Code::ALL.map(|code| (source, code)));
+        let counts = kinds.map(|(source, code)| {
+            let count = |of: &[[Count; Code::ALL.len()]]| of[source as usize][code as usize].get();
+            (source, code, count(&self.decisions), count(&self.hits))
+        });
+        counts.filter(|(_, _, decisions, _)| *decisions > 0)
     }
 }

@@ -76,7 +76,7 @@ impl Engine {
 fn prevented(engine: &Engine, wanted: &str) -> Vec<(&'static str, u64)> {
     let active = engine.active();
     let mut found = Vec::new();
-    active.policy.domain(b"d").unwrap().for_each_rule(|path, rule| {
+    active.policy.domain(b"d").unwrap().for_each_rule(|path, rule, _| {
         if path == wanted {
             found.extend(active.tallies.rule(rule).prevented().map(|(reason, count)| (reason.name(), count)));
         }
@@ -296,11 +296,11 @@ descriptors:
     engine.decide_now(&RateLimitRequest { domain: "other".into(), ..request(&[descriptor("a=1")]) }, START).unwrap();
     let active = engine.active();
     let counted = |tally: &Tally| -> Vec<_> {
-        tally.decisions().map(|(source, code, count)| (source.name(), code.name(), count)).collect()
+        tally.decisions().map(|(source, code, count, _)| (source.name(), code.name(), count)).collect()
     };
     let domain = active.policy.domain(b"d").unwrap();
     let mut rules = Vec::new();
-    domain.for_each_rule(|path, rule| rules.push((path.to_owned(), counted(active.tallies.rule(rule)))));
+    domain.for_each_rule(|path, rule, _| rules.push((path.to_owned(), counted(active.tallies.rule(rule)))));
     assert_eq!(
         rules,
         [

@@ -280,6 +280,12 @@ impl<'p> Trial<'p> {
         self.record = Record::new(&self.check.limit, bucket, now);
     }
 
+    /// Whether so many percent of the limit are used.
+    pub(super) fn is_near_limit(&self, percent: u8) -> bool {
+        let (used, capacity) = (self.record.bucket.used(), self.check.limit.capacity());
+        self.source != Source::Fallback && u64::from(percent) * u64::from(capacity) <= 100 * used
+    }
+
     /// What the limit says to the client.
     pub(super) fn status(&self, now: Now) -> Status {
         let (check, limit) = (&self.check, &self.check.limit);
@@ -302,6 +308,7 @@ impl<'p> Trial<'p> {
             code: if says_ok { Code::Ok } else { Code::OverLimit },
             source: self.source,
             is_over: !passes,
+            is_near_limit: false,
             enforcement: check.enforcement,
             prevented_by: None,
             current_limit: Some(CurrentLimit { amount: limit.amount(), unit: limit.unit(), name: check.name.cloned() }),

@@ -29,7 +29,8 @@ pub(super) fn compile(files: Vec<FileSpec>, are_complete: bool, sink: &mut Fault
 
     let mut all = Compiled { domains: Vec::with_capacity(specs.len()), rule_count: 0 };
     for (name, spec) in specs {
-        let mut compiler = Compiler { sink, plans: &spec.plans, are_complete, rule_count: all.rule_count };
+        let mut compiler =
+            Compiler { sink, plans: &spec.plans, are_complete, rule_count: all.rule_count, shown_above: Vec::new() };
         let rules = compiler.rules(spec.rules);
         all.rule_count = compiler.rule_count;
         if let DomainName::Given(name) = name {
@@ -77,6 +78,8 @@ struct Compiler<'c, 's> {
     are_complete: bool,
     /// Of all domains so far.
     rule_count: u32,
+    /// Of the rules above the one that is compiled: whether metrics name the request's value.
+    shown_above: Vec<bool>,
 }
 
 impl Compiler<'_, '_> {
@@ -149,8 +152,12 @@ impl Compiler<'_, '_> {
         let index = self.rule_count;
         self.rule_count += 1;
         let limits = self.limits(spec.limits);
+        self.shown_above.push(spec.rule.value_to_metric);
+        let shown: Box<[bool]> = self.shown_above.iter().map(|shown| *shown || spec.rule.detailed_metric).collect();
+        let shown_values = shown.contains(&true).then_some(shown);
         let rules = if spec.rules.is_empty() { None } else { Some(Box::new(self.rules(spec.rules))) };
-        RuleNode { rule: Rule { index, ..spec.rule }, limits, tenants, rules }
+        self.shown_above.pop();
+        RuleNode { rule: Rule { shown_values, index, ..spec.rule }, limits, tenants, rules }
     }
 
     fn tenants(

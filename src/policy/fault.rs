@@ -54,6 +54,14 @@ pub struct Faults {
     are_all: bool,
 }
 
+impl Faults {
+    /// How many are told.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.faults.len()
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.faults.iter().enumerate() {

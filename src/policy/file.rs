@@ -136,6 +136,7 @@ fn read_rule(reader: &mut Reader<'_, '_>, node: &Node, entries: &[(Key, Node)]) 
         quota_mode: false,
         detailed_metric: false,
         value_to_metric: false,
+        shown_values: None,
         metadata: None,
         index: 0,
         file: reader.faults.file_name(),

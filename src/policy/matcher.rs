@@ -93,8 +93,8 @@ impl Domain {
     }
 
     /// Shows every rule of the domain after those above it, with its path: `tenant|path~/export*`, escaped as in the name
-    /// of a bucket. A key alone is a rule for any value.
-    pub fn for_each_rule(&self, mut visit: impl FnMut(&str, &Rule)) {
+    /// of a bucket, and the limits that it has where no tenant has others. A key alone is a rule for any value.
+    pub fn for_each_rule(&self, mut visit: impl FnMut(&str, &Rule, &[RuleLimit])) {
         self.rules.for_each(&mut String::new(), &mut visit);
     }
 
@@ -132,12 +132,12 @@ impl Domain {
 
 impl Rules {
     /// As deep as the policy's files, which have a bound.
-    fn for_each(&self, path: &mut String, visit: &mut impl FnMut(&str, &Rule)) {
+    fn for_each(&self, path: &mut String, visit: &mut impl FnMut(&str, &Rule, &[RuleLimit])) {
         for (key, siblings) in self.by_key.iter() {
             for (value, is_shared, node) in siblings.nodes() {
                 let length = path.len();
                 push_step(path, key, value, is_shared);
-                visit(path, &node.rule);
+                visit(path, &node.rule, node.limits.as_deref().unwrap_or_default());
                 if let Some(rules) = &node.rules {
                     rules.for_each(path, visit);
                 }

@@ -17,10 +17,12 @@ pub struct Rule {
     pub shadow_mode: bool,
     /// A request is refused for its quota-mode rules only if all of them refuse.
     pub quota_mode: bool,
-    /// Metrics of this rule are to name the request's values of all keys. Without effect yet.
+    /// Metrics of this rule name the request's values of all keys.
     pub detailed_metric: bool,
-    /// Metrics of this rule are to name the request's value of its key. Without effect yet.
+    /// Metrics of this rule, and of those below it, name the request's value of its key.
     pub value_to_metric: bool,
+    /// By the depth of the entry, whether metrics of this rule name its value. `None` if they name none.
+    pub shown_values: Option<Box<[bool]>>,
     /// Whatever else the author says of the rule, for the response's dynamic metadata.
     pub metadata: Option<Arc<Metadata>>,
     /// Its place among the rules of the policy, from 0.

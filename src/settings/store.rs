@@ -332,7 +332,7 @@ where
 }
 
 /// Reads a factor up to 1, as hundredths.
-fn hundredths(text: &str) -> Result<u8, String> {
+pub(super) fn hundredths(text: &str) -> Result<u8, String> {
     let advice = || "give 0.01 to 1, with two decimals at most, such as 0.9".to_owned();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = format!("{fraction:0<2}");

@@ -19,6 +19,21 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The names of all kinds, in metrics.
+    pub const CLASSES: [&str; 5] = ["unreachable", "lost", "misrouted", "refused", "malformed"];
+
+    /// The index of the kind in [`CLASSES`](Self::CLASSES).
+    #[must_use]
+    pub const fn class(&self) -> usize {
+        match self {
+            Self::Unreachable(_) => 0,
+            Self::Lost(_) => 1,
+            Self::Misrouted(_) => 2,
+            Self::Refused(_) => 3,
+            Self::Malformed(_) => 4,
+        }
+    }
+
     /// Whether it is certain that the call did nothing. Its facts may be told again then.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {

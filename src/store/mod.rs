@@ -19,7 +19,9 @@ pub use error::StoreError;
 pub(crate) use name::shortened;
 pub use terms::{RETRY_FLOOR, epoch_length, lease_pace, scarce_hits};
 
+use crate::breaker::BreakerReport;
 use crate::limit::{Limit, Micros};
+use crate::measure::Snapshot;
 
 /// The tier that replicas share.
 pub trait Store: std::fmt::Debug + Send + Sync {
@@ -38,11 +40,54 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// The same, in words for people.
     fn condition(&self) -> String;
 
+    /// What each of its servers has been asked, for those who watch. A server that has gone is not told of any more.
+    fn servers(&self) -> Vec<ServerReport>;
+
     /// Ends when the server of a bucket is asked no more: what it was asked may not be answered.
     fn gives_up(&self, bucket: &str) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
     /// Takes note that a request has waited in vain for what others had asked of this bucket. Of calls it knows itself.
     fn count_failure(&self, bucket: &str);
+}
+
+/// What a server has been asked, and whether it still is.
+#[derive(Debug)]
+pub struct ServerReport {
+    /// As it is configured, or as others name it.
+    pub name: String,
+    pub breaker: BreakerReport,
+    /// Calls that were sent.
+    pub calls: Vec<CallCount>,
+    /// How long they took.
+    pub times: Snapshot,
+}
+
+/// How many calls of one script came out so.
+#[derive(Clone, Copy, Debug)]
+pub struct CallCount {
+    pub script: &'static str,
+    pub outcome: Outcome,
+    pub count: u64,
+}
+
+/// What came of a call that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ok,
+    Error,
+}
+
+impl Outcome {
+    pub const ALL: [Self; 2] = [Self::Ok, Self::Error];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// A [`Reply`] to come.
@@ -94,6 +139,12 @@ pub struct Facts {
 impl Facts {
     /// So many unused hits are told in one call; others wait for the next.
     pub const MOST_UNUSED: usize = 4;
+
+    /// Hits of leases that will not be spent.
+    #[must_use]
+    pub fn returned(&self) -> u64 {
+        self.leased.iter().map(|lease| lease.returned).sum()
+    }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,35 +1,35 @@
-use std::borrow::Cow;
+//! Every metric of the service, its help and its labels, defined here and nowhere else. What it shows is counted where it
+//! happens, with an atomic addition, and read when somebody asks.
+
+mod family;
+mod process;
+mod rules;
+mod store;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
-use super::histogram::{Snapshot, TimeHistogram};
-use crate::engine::{ActivePolicy, Tally};
+use self::family::Families;
+use crate::measure::TimeHistogram;
 use crate::replica::Replica;
 
 /// The content type of what [`Metrics::encode`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The longest path of a rule in a label, in bytes; longer ones are cut and end with the number of the rule.
-const LONGEST_RULE: usize = 200;
-
-/// Every metric of the service, defined here and nowhere else.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    /// Ours, and those of the process, whose names are the same everywhere.
+    registries: [Registry; 2],
     decision_times: Arc<TimeHistogram>,
 }
 
-/// Reads what has been counted when it is asked for, so that counting costs an atomic addition.
 #[derive(Debug)]
-struct EngineCollector {
+struct ServiceCollector {
     replica: Arc<Replica>,
     decision_times: Arc<TimeHistogram>,
 }
@@ -37,11 +37,12 @@ struct EngineCollector {
 impl Metrics {
     #[must_use]
     pub fn new(replica: Arc<Replica>) -> Self {
-        let mut registry = Registry::with_prefix("comporta");
         let decision_times = Arc::<TimeHistogram>::default();
-        let collector = EngineCollector { replica, decision_times: Arc::clone(&decision_times) };
-        registry.register_collector(Box::new(collector));
-        Self { registry, decision_times }
+        let (mut ours, mut of_process) = (Registry::with_prefix("comporta"), Registry::with_prefix("process"));
+        let collector = ServiceCollector { replica, decision_times: Arc::clone(&decision_times) };
+        ours.register_collector(Box::new(collector));
+        of_process.register_collector(Box::new(process::ProcessCollector));
+        Self { registries: [ours, of_process], decision_times }
     }
 
     /// Takes note of how long a request took to decide.
@@ -52,116 +53,83 @@ impl Metrics {
     /// All metrics in the `OpenMetrics` text format.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut page = String::new();
-        text::encode(&mut page, &self.registry)?;
+        for registry in &self.registries {
+            text::encode_registry(&mut page, registry)?;
+        }
+        text::encode_eof(&mut page)?;
         Ok(page)
     }
 }
 
-impl Collector for EngineCollector {
+impl Collector for ServiceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        self.encode_counts(&mut encoder)?;
-        self.encode_policy(&mut encoder)
+        let mut families = Families(&mut encoder);
+        self.requests(&mut families)?;
+        rules::encode(&self.replica.engine, &mut families)?;
+        store::encode(&self.replica, &mut families)?;
+        self.buckets(&mut families)?;
+        self.policy(&mut families)?;
+        let mut info = families.gauge("build_info", "The version that runs; always 1")?;
+        info.of(&[("version", env!("CARGO_PKG_VERSION"))], 1)
     }
 }
 
-impl EngineCollector {
-    fn encode_counts(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let (counts, table) = (self.replica.engine.counts(), self.replica.engine.table());
-
-        let mut requests =
-            encoder.encode_descriptor("requests", "Requests decided, by overall code", None, MetricType::Counter)?;
-        for (code, count) in [("ok", &counts.ok), ("over_limit", &counts.over_limit)] {
-            ConstCounter::new(count.get()).encode(requests.encode_family(&[("code", code)])?)?;
+impl ServiceCollector {
+    fn requests(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let counts = self.replica.engine.counts();
+        let mut requests = families.counter("requests", "Requests answered, by overall code")?;
+        for (code, count) in [
+            ("ok", &counts.ok),
+            ("over_limit", &counts.over_limit),
+            ("unavailable", &counts.unavailable),
+            ("invalid", &counts.invalid),
+        ] {
+            requests.of(&[("code", code)], count.get())?;
         }
-
-        encode_counter(
-            encoder,
-            "unknown_domains",
-            "Requests for a domain that no policy file names",
-            counts.unknown_domain.get(),
-        )?;
-        encode_counter(
-            encoder,
-            "buckets_evicted",
-            "Buckets dropped because there were --max-buckets",
-            table.evicted(),
-        )?;
-        encode_gauge(encoder, "buckets", "Buckets in memory", table.len() as u64)?;
-
-        let mut calls =
-            encoder.encode_descriptor("store_calls", "Calls to the store, by outcome", None, MetricType::Counter)?;
-        for (outcome, count) in [("ok", &counts.store_calls), ("error", &counts.store_errors)] {
-            ConstCounter::new(count.get()).encode(calls.encode_family(&[("outcome", outcome)])?)?;
-        }
-        encode_counter(
-            encoder,
-            "lost_refunds",
-            "Calls to give hits back that the store did not answer; the hits stay spent",
-            counts.lost_refunds.get(),
-        )?;
-        encode_gauge(encoder, "replicas", "Replicas that share the store", self.replica.engine.replicas().into())?;
-
-        let Snapshot { sum, count, buckets } = self.decision_times.snapshot();
-        encoder
-            .encode_descriptor("decision_seconds", "Time to decide a request", None, MetricType::Histogram)?
-            .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        let unknown = counts.unknown_domain.get();
+        families.counter("unknown_domains", "Requests for a domain that no policy file names")?.only(unknown)?;
+        let times = self.decision_times.snapshot();
+        families.histogram("decision_seconds", "Time to decide a request, without gRPC or HTTP")?.only(&times)?;
+        let waiting = self.replica.waiting() as u64;
+        families.gauge("waiting_requests", "Requests that wait for Redis now")?.only(waiting)
     }
 
-    fn encode_policy(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    fn buckets(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let engine = &self.replica.engine;
+        families.gauge("buckets", "Buckets in memory")?.only(engine.table().len() as u64)?;
+        let evicted = engine.table().evicted();
+        families.counter("buckets_evicted", "Buckets dropped because there were --max-buckets")?.only(evicted)?;
+        let held = engine.leases() as u64;
+        families.gauge("leases", "Buckets that hold hits borrowed from Redis, or have held some lately")?.only(held)?;
+        let mut hits = families.counter("lease_hits", "Hits borrowed ahead of need, by what became of them")?;
+        let leased = &engine.counts().leased;
+        for (event, count) in [
+            ("granted", &leased.granted),
+            ("spent", &leased.spent),
+            ("returned", &leased.returned),
+            ("expired", &leased.expired),
+        ] {
+            hits.of(&[("event", event)], count.get())?;
+        }
+        Ok(())
+    }
+
+    fn policy(&self, families: &mut Families<'_, '_>) -> fmt::Result {
         let active = self.replica.engine.active();
-        let help = "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own";
-        let mut decisions = encoder.encode_descriptor("decisions", help, None, MetricType::Counter)?;
-        for_each_tally(&active, |domain, rule, tally| {
-            for (source, code, count) in tally.decisions() {
-                let labels = [("domain", domain), ("rule", rule), ("code", code.name()), ("source", source.name())];
-                ConstCounter::new(count).encode(decisions.encode_family(&labels)?)?;
-            }
-            Ok(())
-        })?;
-        let help = "Descriptors that were over their limit and not refused for it, by rule and by what prevented it";
-        let mut would_be = encoder.encode_descriptor("would_be_refusals", help, None, MetricType::Counter)?;
-        for_each_tally(&active, |domain, rule, tally| {
-            for (prevention, count) in tally.prevented() {
-                let labels = [("domain", domain), ("rule", rule), ("reason", prevention.name())];
-                ConstCounter::new(count).encode(would_be.encode_family(&labels)?)?;
-            }
-            Ok(())
-        })?;
-
-        let policy = &active.policy;
-        encode_gauge(encoder, "policy_files", "Files of the policy", policy.files().len() as u64)?;
-        encode_gauge(encoder, "policy_rules", "Rules of the policy", policy.rule_count() as u64)?;
+        let (policy, loads) = (&active.policy, self.replica.engine.loads());
+        families.gauge("policy_files", "Files of the policy")?.only(policy.files().len() as u64)?;
+        families.gauge("policy_rules", "Rules of the policy")?.only(policy.rule_count() as u64)?;
         let age = (self.replica.clock.now().monotonic - active.since).0 / 1_000_000;
-        encode_gauge(encoder, "policy_age_seconds", "Time since the policy was loaded", age)
+        families.gauge("policy_age_seconds", "Time since the policy was loaded")?.only(age)?;
+        let mut info = families.gauge("policy_info", "The hash of the policy's content; always 1")?;
+        info.of(&[("hash", &policy.hash().to_string())], 1)?;
+        let mut counts = families.counter("policy_loads", "Attempts to load the policy, by outcome")?;
+        counts.of(&[("outcome", "ok")], loads.good.get())?;
+        counts.of(&[("outcome", "error")], loads.bad.get())?;
+        let faults = loads.last_fault().map_or(0, |fault| fault.count as u64);
+        families
+            .gauge("policy_ok", "1 if the last attempt to load the policy succeeded")?
+            .only(u64::from(faults == 0))?;
+        families.gauge("policy_faults", "Faults that the last attempt to load the policy found")?.only(faults)
     }
-}
-
-/// Shows every tally with its domain and its rule. What is not of a rule has a name that no rule can have: in the path of
-/// a rule braces are escaped, and no domain has an empty name.
-fn for_each_tally(active: &ActivePolicy, mut visit: impl FnMut(&str, &str, &Tally) -> fmt::Result) -> fmt::Result {
-    for domain in active.policy.domains() {
-        let of_domain = active.tallies.domain(domain);
-        visit(domain.name(), "{none}", &of_domain.no_limit)?;
-        visit(domain.name(), "{request}", &of_domain.own_limit)?;
-        let mut visited = Ok(());
-        domain.for_each_rule(|path, rule| {
-            let path = if path.len() <= LONGEST_RULE {
-                Cow::Borrowed(path)
-            } else {
-                Cow::Owned(format!("{}...{}", &path[..LONGEST_RULE], rule.index))
-            };
-            visited = visited.and_then(|()| visit(domain.name(), &path, active.tallies.rule(rule)));
-        });
-        visited?;
-    }
-    visit("", "{none}", &active.tallies.unknown_domain)
-}
-
-fn encode_counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
-    ConstCounter::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
-}
-
-fn encode_gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
-    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-    gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }

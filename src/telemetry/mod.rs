@@ -1,5 +1,4 @@
 //! What the service tells about itself.
 
-mod histogram;
 pub mod log;
 pub mod metrics;

@@ -17,6 +17,7 @@ mod json;
 mod metadata;
 mod metrics;
 mod redis_store;
+mod reload;
 mod replicas;
 mod shutdown;
 mod store_scripts;

@@ -65,7 +65,7 @@ pub(super) fn policy(replica: &Replica, query: &Query, now: Now) -> Result<Polic
     Ok(PolicyReport {
         hash: policy.hash().to_string(),
         age_seconds: (now.monotonic - active.since).0 / 1_000_000,
-        last_fault: None,
+        last_fault: replica.engine.loads().last_fault().map(|fault| fault.text.clone()),
         file_count: policy.files().len(),
         files: policy.files().iter().take(MOST_FILES).map(ToString::to_string).collect(),
         domain_count: policy.domain_count(),

@@ -26,7 +26,7 @@ use super::link::{Failure, Link};
 use super::node::{Common, Node};
 use super::redirect::{Place, Redirect};
 use super::script::Invocation;
-use crate::store::StoreError;
+use crate::store::{ServerReport, StoreError};
 
 /// A call follows so many redirects. More would mean that the servers do not agree.
 const MOST_REDIRECTS: u32 = 5;
@@ -153,6 +153,11 @@ impl Cluster {
     pub(super) fn link(&self, key: &str) -> Option<Arc<Link>> {
         let owner = self.known.map.borrow().owner(slots::of(key))?;
         Some(Arc::clone(&owner.node.link))
+    }
+
+    pub(super) fn servers(&self) -> Vec<ServerReport> {
+        let map = self.known.map.borrow();
+        map.members().into_iter().flatten().map(|member| member.node.link.report()).collect()
     }
 
     /// Whether it is known whose the slots are, and all servers are asked.

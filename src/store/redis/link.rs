@@ -16,8 +16,9 @@ use super::address::Server;
 use super::fault;
 use super::redirect::Redirect;
 use super::script::Invocation;
+use super::traffic::Traffic;
 use crate::breaker::Breaker;
-use crate::store::StoreError;
+use crate::store::{Outcome, ServerReport, StoreError};
 
 /// The connection that all calls share, whichever it is at the moment.
 ///
@@ -28,11 +29,14 @@ use crate::store::StoreError;
 /// which says that nothing ran; and in a Cluster the same to another server, when this one says that it is the other's.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// The server's, for people.
+    pub(super) name: String,
     pub(super) state: watch::Receiver<LinkState>,
     /// How long a call waits for a connection when there is none. An answer that takes longer is late, and a failure for the
     /// breaker; but it is still waited for, because it may bring hits for others.
     pub(super) patience: Duration,
     pub(super) breaker: Breaker,
+    pub(super) traffic: Traffic,
 }
 
 /// Why a call has no result.
@@ -85,7 +89,13 @@ impl Link {
                 return Err(error.into());
             }
         };
-        let mut answer = pin!(connection.run(invocation, is_asking));
+        let mut answer = pin!(async {
+            let sent = Instant::now();
+            let answer = connection.run(invocation, is_asking).await;
+            let outcome = if answer.is_ok() { Outcome::Ok } else { Outcome::Error };
+            self.traffic.note(invocation.script.name, outcome, sent.elapsed());
+            answer
+        });
         let mut in_time = timeout_at(late, &mut answer).await;
         if in_time.is_err() {
             // It may have come, and it is we who were held up.
@@ -107,6 +117,15 @@ impl Link {
                 is_late();
                 answer.await
             }
+        }
+    }
+
+    pub(super) fn report(&self) -> ServerReport {
+        ServerReport {
+            name: self.name.clone(),
+            breaker: self.breaker.report(),
+            calls: self.traffic.calls(),
+            times: self.traffic.times.snapshot(),
         }
     }
 

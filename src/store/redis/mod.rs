@@ -27,6 +27,7 @@ mod script;
 mod sentinel;
 mod stream;
 mod tls;
+mod traffic;
 
 use std::future::{pending, ready};
 use std::pin::Pin;
@@ -47,9 +48,9 @@ use self::heartbeat::Heartbeat;
 use self::login::CurrentLogin;
 use self::node::{Common, Probe};
 use self::route::Route;
-use self::script::{Invocation, PreparedScript};
+use self::script::{Invocation, PreparedScript, ScriptName};
 use super::scripts::{self, Script};
-use super::{Facts, Operation, Store, StoreCall, StoreError, StoreFuture};
+use super::{Facts, Operation, ServerReport, Store, StoreCall, StoreError, StoreFuture};
 use crate::limit::{Algorithm, Limit, Unit};
 
 /// What it takes to use a Redis.
@@ -129,9 +130,9 @@ impl RedisStore {
     ///
     /// Outside a tokio runtime.
     pub fn start(settings: &RedisSettings) -> Result<Arc<Self>, FileError> {
-        let token_bucket = Arc::new(PreparedScript::new(Script::TokenBucket.text()));
-        let fixed_window = Arc::new(PreparedScript::new(Script::FixedWindow.text()));
-        let heartbeat_script = Arc::new(PreparedScript::new(heartbeat::SCRIPT));
+        let token_bucket = Arc::new(PreparedScript::new(ScriptName::TokenBucket));
+        let fixed_window = Arc::new(PreparedScript::new(ScriptName::FixedWindow));
+        let heartbeat_script = Arc::new(PreparedScript::new(ScriptName::Heartbeat));
         let common = Arc::new(Common {
             database: settings.address.database,
             scripts: [&token_bucket, &fixed_window, &heartbeat_script].map(Arc::clone).into(),
@@ -250,6 +251,10 @@ impl Store for RedisStore {
 
     fn condition(&self) -> String {
         self.route.condition()
+    }
+
+    fn servers(&self) -> Vec<ServerReport> {
+        self.route.servers()
     }
 
     fn gives_up(&self, bucket: &str) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -8,6 +8,7 @@ use super::connect::Connector;
 use super::keeper::Keeper;
 use super::link::{Link, LinkState};
 use super::script::{Invocation, PreparedScript};
+use super::traffic::Traffic;
 use crate::breaker::Breaker;
 use crate::store::StoreError;
 use crate::store::scripts::Arguments;
@@ -48,13 +49,19 @@ impl Node {
         let not_yet = StoreError::Unreachable(format!("{name}: not connected yet"));
         let (state, link_state) = watch::channel(LinkState::Down(not_yet));
         let keeper = Keeper { connector, call_bound: common.longest_call, state };
-        let link = Arc::new(Link { state: link_state, patience: common.patience, breaker: Breaker::default() });
+        let link = Arc::new(Link {
+            name,
+            state: link_state,
+            patience: common.patience,
+            breaker: Breaker::default(),
+            traffic: Traffic::default(),
+        });
         let breaker = {
             let link = Arc::clone(&link);
             async move {
                 let Probe { script, key, arguments } = &common.probe;
                 let probe = Invocation { script, key, arguments };
-                link.breaker.run(&name, || link.comes_up(), || link.answers(&probe)).await;
+                link.breaker.run(&link.name, || link.comes_up(), || link.answers(&probe)).await;
             }
         };
         Self { link, _keeper: BackgroundTask::spawn(keeper.run()), _breaker: BackgroundTask::spawn(breaker) }

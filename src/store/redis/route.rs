@@ -10,7 +10,7 @@ use super::link::Link;
 use super::node::{Common, Node};
 use super::script::Invocation;
 use super::sentinel::Sentinels;
-use crate::store::StoreError;
+use crate::store::{ServerReport, StoreError};
 
 /// The way from a key to its server.
 #[derive(Debug)]
@@ -64,6 +64,13 @@ impl Route {
         match self {
             Self::One(node) => Some(Arc::clone(&node.link)),
             Self::Cluster(cluster) => cluster.link(key),
+        }
+    }
+
+    pub(super) fn servers(&self) -> Vec<ServerReport> {
+        match self {
+            Self::One(node) => vec![node.link.report()],
+            Self::Cluster(cluster) => cluster.servers(),
         }
     }
 

@@ -2,16 +2,50 @@ use std::fmt;
 
 use redis::{Cmd, ToRedisArgs};
 
-/// A script, which has one key, and the name under which Redis keeps it.
+use super::heartbeat;
+use crate::store::scripts::Script;
+
+/// Our scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScriptName {
+    TokenBucket,
+    FixedWindow,
+    Heartbeat,
+}
+
+impl ScriptName {
+    pub(super) const ALL: [Self; 3] = [Self::TokenBucket, Self::FixedWindow, Self::Heartbeat];
+
+    /// Its name in metrics.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::FixedWindow => "fixed_window",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::TokenBucket => Script::TokenBucket.text(),
+            Self::FixedWindow => Script::FixedWindow.text(),
+            Self::Heartbeat => heartbeat::SCRIPT,
+        }
+    }
+}
+
+/// A script, which has one key, and the hash by which Redis knows it.
 pub(super) struct PreparedScript {
+    pub(super) name: ScriptName,
     text: &'static str,
     /// SHA-1 of the text, in hexadecimal.
     hash: String,
 }
 
 impl PreparedScript {
-    pub(super) fn new(text: &'static str) -> Self {
-        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    pub(super) fn new(name: ScriptName) -> Self {
+        let text = name.text();
+        Self { name, text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
     /// The command that makes Redis keep it.
@@ -24,7 +58,7 @@ impl PreparedScript {
 
 impl fmt::Debug for PreparedScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedScript").field("hash", &self.hash).finish_non_exhaustive()
+        f.debug_struct("PreparedScript").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ const BOUNDS: [u32; 11] = [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_00
 /// How long things took. An observation is two atomic additions: the histogram of `prometheus-client` holds a lock, for
 /// which all decisions of all cores would wait.
 #[derive(Debug, Default)]
-pub(super) struct TimeHistogram {
+pub struct TimeHistogram {
     /// How many were in each bucket, and not in the one before. The last is for all that took longer.
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
@@ -15,22 +15,24 @@ pub(super) struct TimeHistogram {
 
 /// A histogram as Prometheus shows it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Snapshot {
+pub struct Snapshot {
     /// In seconds.
-    pub(super) sum: f64,
-    pub(super) count: u64,
+    pub sum: f64,
+    pub count: u64,
     /// Upper bound in seconds, and how many were in this bucket alone.
-    pub(super) buckets: Vec<(f64, u64)>,
+    pub buckets: Vec<(f64, u64)>,
 }
 
 impl TimeHistogram {
-    pub(super) fn observe(&self, time: Duration) {
+    /// Takes note of how long something took.
+    pub fn observe(&self, time: Duration) {
         let bucket = BOUNDS.partition_point(|bound| Duration::from_micros(u64::from(*bound)) < time);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
         let bounds = BOUNDS.iter().map(|bound| f64::from(*bound) / 1e6).chain([f64::INFINITY]);
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
         let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();

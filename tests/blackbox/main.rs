@@ -19,5 +19,6 @@ mod metrics;
 mod redis_store;
 mod replicas;
 mod shutdown;
+mod stack;
 mod store_scripts;
 mod wrong_protocol;

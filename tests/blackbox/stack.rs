@@ -1,5 +1,6 @@
 //! What stands around Comporta: `docker-compose.yml`, and the dashboard, rules and configurations in `deploy/`.
 
+mod busy;
 mod compose;
 mod dashboard;
 mod prometheus;

@@ -10,12 +10,12 @@ use crate::harness::{Prometheus, project_path, succeed, tool};
 
 const DASHBOARD: &str = "deploy/grafana/dashboards/comporta.json";
 
-fn dashboard() -> Value {
+pub(super) fn dashboard() -> Value {
     serde_json::from_str(&read(DASHBOARD)).unwrap()
 }
 
 /// The queries of all panels, each with the title of its panel.
-fn queries(dashboard: &Value) -> Vec<(&str, &str)> {
+pub(super) fn queries(dashboard: &Value) -> Vec<(&str, &str)> {
     let panels = list(&dashboard["panels"]).iter();
     let queries = panels
         .flat_map(|panel| list(&panel["targets"]).iter().map(|target| (text(&panel["title"]), text(&target["expr"]))));
@@ -23,7 +23,7 @@ fn queries(dashboard: &Value) -> Vec<(&str, &str)> {
 }
 
 /// A query as Grafana sends it when everything is selected.
-fn with_variables(query: &str) -> String {
+pub(super) fn with_variables(query: &str) -> String {
     let values =
         [("$domain", ".*"), ("$rule", ".*"), ("$instance", ".*"), ("$__rate_interval", "20s"), ("$__range", "30m")];
     values.iter().fold(query.to_owned(), |text, (variable, value)| text.replace(variable, value))

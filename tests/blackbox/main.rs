@@ -20,5 +20,6 @@ mod redis_store;
 mod reload;
 mod replicas;
 mod shutdown;
+mod stack;
 mod store_scripts;
 mod wrong_protocol;

@@ -8,6 +8,7 @@ mod forwarder;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod process;
+mod prometheus;
 mod redis;
 mod replicated;
 mod sentinel;
@@ -15,6 +16,7 @@ mod sentinel;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +27,7 @@ pub(crate) use cluster::{Cluster, ClusterSetup};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 pub(crate) use forwarder::Forwarder;
+pub(crate) use prometheus::Prometheus;
 pub(crate) use replicated::Replicated;
 pub(crate) use sentinel::{SERVICE, SentinelSetup, Sentinels};
 
@@ -62,6 +65,22 @@ pub(crate) fn free_address() -> SocketAddr {
 /// A file of the repository.
 pub(crate) fn project_path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
+}
+
+/// A program, or a folder, that `scripts/test` has put into `target/tools`.
+pub(crate) fn tool(name: &str) -> PathBuf {
+    let path = project_path("target/tools").join(name);
+    assert!(path.exists(), "no {name} at {}: run ./scripts/test, which installs it", path.display());
+    path
+}
+
+/// Runs a command to its end. It must succeed; what it printed is returned.
+pub(crate) fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    assert!(output.status.success(), "{command:?}:\n{printed}");
+    printed
 }
 
 /// Writes a file and the folders above it.

@@ -20,6 +20,14 @@ use crate::limit::{Algorithm, Micros};
 use crate::policy::{Defaults, FailureMode};
 use crate::random::random_u64;
 
+/// Where probes ask.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct HttpAddress {
+    /// Address of the HTTP service: /json, /healthcheck, /livez, /readyz
+    #[arg(long, env = "COMPORTA_HTTP_ADDR", value_name = "ADDR", default_value = "[::]:8080", value_parser = address)]
+    pub http_addr: SocketAddr,
+}
+
 /// What `comporta serve` is told.
 #[derive(Args, Clone, Debug)]
 pub struct ServeSettings {
@@ -30,9 +38,8 @@ pub struct ServeSettings {
     #[arg(long, env = "COMPORTA_GRPC_ADDR", value_name = "ADDR", default_value = "[::]:8081", value_parser = address)]
     pub grpc_addr: SocketAddr,
 
-    /// Address of the HTTP service: /json, /healthcheck, /livez, /readyz
-    #[arg(long, env = "COMPORTA_HTTP_ADDR", value_name = "ADDR", default_value = "[::]:8080", value_parser = address)]
-    pub http_addr: SocketAddr,
+    #[command(flatten)]
+    pub http: HttpAddress,
 
     /// Address for operators: /policy, /explain, /buckets, /metrics
     #[arg(

@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod healthcheck;
 mod reload;
 mod schema;
 mod serve;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::policy::Policy;
-use crate::settings::ServeSettings;
+use crate::settings::{HttpAddress, ServeSettings};
 
 /// Rate limit service for Envoy: exact across replicas, local in latency.
 ///
@@ -40,6 +41,10 @@ enum Command {
     /// Exits with 0 when there is an answer, even if it is that no limit counts, with 1 when the policy has faults, and
     /// with 2 when the question makes no sense.
     Explain(explain::ExplainSettings),
+    /// Ask the service on this machine whether it is ready
+    ///
+    /// For images without a shell. Prints what /readyz answers, and exits with 0 if it is ready and with 1 otherwise.
+    Healthcheck(HttpAddress),
     /// Print the JSON Schema of policy files, for editors
     #[command(after_help = schema::HELP)]
     Schema,
@@ -52,6 +57,7 @@ pub fn run() -> ExitCode {
         Command::Serve(settings) => serve::run(&settings),
         Command::Check(settings) => check::run(&settings),
         Command::Explain(settings) => explain::run(&settings),
+        Command::Healthcheck(address) => healthcheck::run(&address),
         Command::Schema => schema::run(),
     }
 }

@@ -32,7 +32,7 @@ impl Listeners {
     pub fn bind(settings: &ServeSettings) -> Result<Self, BoxError> {
         Ok(Self {
             grpc: bind("--grpc-addr", settings.grpc_addr)?,
-            http: bind("--http-addr", settings.http_addr)?,
+            http: bind("--http-addr", settings.http.http_addr)?,
             admin: bind("--admin-addr", settings.admin_addr)?,
         })
     }

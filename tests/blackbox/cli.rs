@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -8,7 +8,9 @@ use std::process::{Output, Stdio};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tempfile::TempDir;
 
-use crate::harness::{Addresses, Comporta, Setup, command, free_address, grpc, http, project_path, run, write_file};
+use crate::harness::{
+    Addresses, Comporta, RedisSetup, Setup, command, free_address, grpc, http, project_path, run, wait_for, write_file,
+};
 
 const ONE_A_DAY: &str = "{domain: d, descriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1, burst: 1}}]}";
 
@@ -286,4 +288,27 @@ fn headers_that_cannot_be_told_apart_or_frame_a_message_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{flags:?}");
         assert!(printed(&output).contains(reason), "{}", printed(&output));
     }
+}
+
+#[test]
+fn healthcheck_says_what_readyz_says() {
+    let healthcheck = |address: SocketAddr| run_anywhere(["healthcheck", "--http-addr", &address.to_string()]);
+    let (_setup, comporta) = Comporta::with_policy("domain: d");
+    let output = healthcheck(comporta.addresses.http);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ok\n"[..]), "{output:?}");
+
+    let redis = RedisSetup::new();
+    let setup =
+        Setup::new("domain: d").flags([format!("--redis-url={}", redis.url()), "--ready-requires-redis".to_owned()]);
+    let waiting = setup.launch();
+    let output = wait_for("an answer", || {
+        let output = healthcheck(waiting.addresses.http);
+        (!output.stdout.is_empty()).then_some(output)
+    });
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.starts_with(b"starting\nredis: not asked: "), "{output:?}");
+
+    let output = healthcheck(free_address());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nobody answers on 127."), "{output:?}");
 }

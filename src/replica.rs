@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
+use crate::cause::Cause;
 use crate::clock::Clock;
 use crate::engine::{
     Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
@@ -20,6 +21,7 @@ use crate::engine::{
 use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
+use crate::telemetry::trace::Tracer;
 use crate::throttle::Throttle;
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
@@ -44,6 +46,8 @@ pub struct Replica {
     store: Option<Lender>,
     /// Calls to the store whose answers have not been taken in.
     under_way: watch::Sender<usize>,
+    /// `None` if nothing is traced.
+    tracer: Option<Arc<Tracer>>,
     refusals: Refusals,
 }
 
@@ -116,12 +120,13 @@ pub enum Deciding {
 
 impl Replica {
     #[must_use]
-    pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
-        Arc::new(Self { engine, clock, store, under_way: watch::Sender::new(0), refusals: Refusals::new() })
+    pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>, tracer: Option<Arc<Tracer>>) -> Arc<Self> {
+        let (under_way, refusals) = (watch::Sender::new(0), Refusals::new());
+        Arc::new(Self { engine, clock, store, under_way, tracer, refusals })
     }
 
     /// Decides a request at the time `now`. Most are decided at once; the others wait for the store's timeout at most, or
-    /// until the `deadline` of the one who asks.
+    /// until the `deadline` of the one who asks. `cause` is the request itself, if it is traced.
     ///
     /// # Errors
     ///
@@ -131,9 +136,13 @@ impl Replica {
         request: &RateLimitRequest,
         now: Now,
         deadline: Option<Micros>,
+        cause: Option<&Cause>,
     ) -> Result<Deciding, InvalidRequest> {
         let Ruling { answer, calls } = self.engine.decide(request, now)?;
-        self.make(calls);
+        if let (Answer::Waiting(waiting), Some(cause)) = (&answer, cause) {
+            waiting.trace(cause);
+        }
+        self.make_for(cause, calls);
         Ok(match answer {
             Answer::Decided(decision) => Deciding::Decided(decision),
             Answer::Waiting(waiting) => Deciding::Waits(Box::pin(Waiter::new(self, waiting, deadline).decision())),
@@ -142,16 +151,25 @@ impl Replica {
 
     /// Makes calls, each on a task of its own, so that nobody who leaves takes an answer with him.
     fn make(self: &Arc<Self>, calls: Vec<Call>) {
+        self.make_for(None, calls);
+    }
+
+    /// Makes the calls that a request has caused, whether or not it waits for them.
+    fn make_for(self: &Arc<Self>, cause: Option<&Cause>, calls: Vec<Call>) {
         for call in calls {
-            if let Some(attending) = self.begin(call) {
+            if let Some(attending) = self.begin(call, cause) {
                 tokio::spawn(attending);
             }
         }
     }
 
     /// Sends a call. What is returned brings back the answer.
-    fn begin(self: &Arc<Self>, call: Call) -> Option<impl Future<Output = ()> + Send + use<>> {
+    fn begin(self: &Arc<Self>, call: Call, cause: Option<&Cause>) -> Option<impl Future<Output = ()> + Send + use<>> {
         let lender = self.store.as_ref()?;
+        let span = self.tracer.as_ref().and_then(|tracer| {
+            let server = || lender.store.server(&call.request.bucket);
+            tracer.begin_call(&call.request, call.traced_waiter(), cause, server, || self.clock.read())
+        });
         let mut answer = lender.store.call(&call.request);
         // The first step is taken here and not on the task, so that calls reach the store in the order in which they
         // were decided: hits that a client gives back are there when its next request asks for them.
@@ -166,6 +184,9 @@ impl Replica {
                 Some(answer) => answer,
                 None => replica.hear(&call, answer, patience).await,
             };
+            if let Some(span) = span {
+                span.end(&answer);
+            }
             let now = replica.clock.now();
             replica.refusals.hear(&answer, now);
             replica.make(replica.engine.take_answer(call, &answer, now));
@@ -232,6 +253,12 @@ impl Replica {
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Lost(format!("no answer within {patience:?}"))));
         let key = lender.store.key(&question.bucket);
         state.store = Some(StoreState::of(key, &question.limit, &answer, self.clock.now()));
+    }
+
+    /// Who traces, if anybody does.
+    #[must_use]
+    pub const fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
     }
 
     /// What people should know of the store: nothing if there is none.

@@ -1,6 +1,7 @@
 //! Every setting, once: its flag, its environment variable, its default, and what it is for.
 
 mod store;
+mod traces;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::{EngineSettings, LeaseSettings};
 pub use store::StoreSettings;
+pub use traces::TraceSettings;
 
 use crate::limit::{Algorithm, Micros};
 use crate::policy::{Defaults, FailureMode};
@@ -60,6 +62,9 @@ pub struct ServeSettings {
 
     #[command(flatten)]
     pub store: StoreSettings,
+
+    #[command(flatten)]
+    pub traces: TraceSettings,
 
     /// The most buckets that are kept in memory; beyond it, of about 1,400, the one that has been idle longest goes
     #[arg(

@@ -7,6 +7,7 @@ use super::state::LeaseState;
 use super::table::Record;
 use super::terms::Terms;
 use super::waiting::{Outcome, Progress, Seat, WaitingRequest};
+use crate::cause::Cause;
 use crate::limit::{Hits, Limit, Micros, Now};
 use crate::store::{Operation, RETRY_FLOOR, Reply, StoreCall, lease_pace};
 
@@ -50,6 +51,17 @@ pub struct Call {
     pub(super) key: BucketKey,
     pub(super) purpose: Purpose,
     pub(super) sent: Micros,
+}
+
+impl Call {
+    /// The request that waits for the answer, if one does and is traced.
+    #[must_use]
+    pub fn traced_waiter(&self) -> Option<&Cause> {
+        match &self.purpose {
+            Purpose::Acquire { head: seat, .. } | Purpose::Debit { seat } => seat.as_ref()?.request.cause.get(),
+            Purpose::Unattended => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -39,6 +39,7 @@ pub use state::{BucketReport, BucketState, LeaseState, Presence, StoreState};
 pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
 
+use crate::cause::Cause;
 use crate::limit::{Bucket, Hits, Micros, Now};
 use crate::policy::{Defaults, Domain, FailureMode, Policy};
 use crate::request::RateLimitRequest;
@@ -114,6 +115,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Notes that the request is traced. The calls that are made for it from now on say so.
+    pub fn trace(&self, cause: &Cause) {
+        // It is told once.
+        let _ = self.request.cause.set(cause.clone());
+    }
+
     /// By when it must be decided.
     #[must_use]
     pub fn deadline(&self) -> Micros {

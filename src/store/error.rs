@@ -19,6 +19,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The name of its kind, for telemetry.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::Lost(_) => "lost",
+            Self::Misrouted(_) => "misrouted",
+            Self::Refused(_) => "refused",
+            Self::Malformed(_) => "malformed",
+        }
+    }
+
     /// Whether it is certain that the call did nothing. Its facts may be told again then.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {

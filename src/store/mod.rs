@@ -32,8 +32,20 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// The name under which the store itself knows a bucket, for people who look there.
     fn key(&self, bucket: &str) -> String;
 
+    /// The server that has a bucket, as far as is known at the moment.
+    fn server(&self, bucket: &str) -> Option<StoreServer>;
+
     /// Whether it is asked at the moment, in words for people.
     fn condition(&self) -> String;
+}
+
+/// A server of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreServer {
+    /// The name or address of its host, or the path of its socket.
+    pub address: String,
+    /// `None` for a socket.
+    pub port: Option<u16>,
 }
 
 /// A [`Reply`] to come.

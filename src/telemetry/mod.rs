@@ -3,3 +3,4 @@
 mod histogram;
 pub mod log;
 pub mod metrics;
+pub mod trace;

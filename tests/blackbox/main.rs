@@ -20,4 +20,5 @@ mod redis_store;
 mod replicas;
 mod shutdown;
 mod store_scripts;
+mod traces;
 mod wrong_protocol;

@@ -21,7 +21,7 @@ use crate::engine::{
 use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, Store, StoreError, StoreFuture};
-use crate::telemetry::trace::Tracer;
+use crate::telemetry::trace::{CallFor, Tracer};
 use crate::throttle::Throttle;
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
@@ -140,6 +140,7 @@ impl Replica {
     ) -> Result<Deciding, InvalidRequest> {
         let Ruling { answer, calls } = self.engine.decide(request, now)?;
         if let (Answer::Waiting(waiting), Some(cause)) = (&answer, cause) {
+            // A call that an answer makes for it in this very moment is missing in its trace; nothing else is.
             waiting.trace(cause);
         }
         self.make_for(cause, calls);
@@ -167,8 +168,10 @@ impl Replica {
     fn begin(self: &Arc<Self>, call: Call, cause: Option<&Cause>) -> Option<impl Future<Output = ()> + Send + use<>> {
         let lender = self.store.as_ref()?;
         let span = self.tracer.as_ref().and_then(|tracer| {
+            let made_for =
+                if call.is_awaited() { CallFor::Waiting(call.traced_waiter()) } else { CallFor::Background(cause) };
             let server = || lender.store.server(&call.request.bucket);
-            tracer.begin_call(&call.request, call.traced_waiter(), cause, server, || self.clock.read())
+            tracer.begin_call(&call.request, made_for, server, || self.clock.read()).map(Box::new)
         });
         let mut answer = lender.store.call(&call.request);
         // The first step is taken here and not on the task, so that calls reach the store in the order in which they

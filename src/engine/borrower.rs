@@ -54,11 +54,21 @@ pub struct Call {
 }
 
 impl Call {
+    /// Whether a request waits for the answer.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.seat().is_some()
+    }
+
     /// The request that waits for the answer, if one does and is traced.
     #[must_use]
     pub fn traced_waiter(&self) -> Option<&Cause> {
+        self.seat()?.request.cause.get()
+    }
+
+    fn seat(&self) -> Option<&Seat> {
         match &self.purpose {
-            Purpose::Acquire { head: seat, .. } | Purpose::Debit { seat } => seat.as_ref()?.request.cause.get(),
+            Purpose::Acquire { head: seat, .. } | Purpose::Debit { seat } => seat.as_ref(),
             Purpose::Unattended => None,
         }
     }

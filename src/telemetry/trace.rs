@@ -22,7 +22,7 @@ use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFla
 use opentelemetry::{InstrumentationScope, KeyValue, StringValue};
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SpanData, SpanEvents, SpanLinks};
 
-pub use call::CallSpan;
+pub use call::{CallFor, CallSpan};
 pub use endpoint::{EndpointError, OtlpEndpoint, OtlpProtocol};
 pub use export::ExportError;
 pub use request::{Face, Picked, RequestSpan};

@@ -201,6 +201,19 @@ async fn a_ratio_traces_what_nobody_else_does() {
 }
 
 #[tokio::test]
+async fn a_call_that_an_untraced_request_waits_for_is_not_traced_though_calls_in_the_background_are() {
+    let (collector, redis) = (Collector::grpc(), Redis::start());
+    let setup = Setup::new(POLICY)
+        .flags(with_redis(&collector, &redis))
+        .environment([("OTEL_TRACES_SAMPLER", "parentbased_always_on")]);
+    let comporta = setup.start();
+    ask(&mut comporta.client(), "tenant=x", &[("traceparent", traceparent(1, "00"))]).await.unwrap();
+    assert!(comporta.stop().success());
+    let spans = collector.spans();
+    assert!(spans.iter().all(|span| span.get("comporta.background") == true), "{spans:#?}");
+}
+
+#[tokio::test]
 async fn what_is_borrowed_in_the_background_has_a_trace_of_its_own_with_a_link() {
     let (collector, redis) = (Collector::grpc(), Redis::start());
     let setup = Setup::new(POLICY).flags(with_redis(&collector, &redis));

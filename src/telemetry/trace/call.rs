@@ -22,7 +22,16 @@ pub struct CallSpan {
     attributes: Vec<KeyValue>,
 }
 
-/// Where a call belongs.
+/// What a call is made for. The request is there if it is traced.
+#[derive(Clone, Copy, Debug)]
+pub enum CallFor<'a> {
+    /// A request waits for the answer.
+    Waiting(Option<&'a Cause>),
+    /// Nobody waits; a request may have caused it.
+    Background(Option<&'a Cause>),
+}
+
+/// Where a span belongs.
 #[derive(Debug)]
 struct Place {
     itself: Cause,
@@ -31,19 +40,18 @@ struct Place {
 }
 
 impl Tracer {
-    /// Begins the span of a call, if it is traced: within the span of the request that waits for it; or in a trace of its
-    /// own, with a link to the request that has caused it and does not wait. A call in the background that no traced
+    /// Begins the span of a call, if it is traced: within the span of the request that waits for it; or, in the background,
+    /// in a trace of its own with a link to the request that has caused it. A call in the background that no traced
     /// request has caused is picked like a request without a caller.
     #[must_use]
     pub fn begin_call(
         self: &Arc<Self>,
         call: &StoreCall,
-        waiting: Option<&Cause>,
-        cause: Option<&Cause>,
+        made_for: CallFor<'_>,
         server: impl FnOnce() -> Option<StoreServer>,
         read_clock: impl FnOnce() -> Reading,
     ) -> Option<CallSpan> {
-        let Place { itself, parent, link } = self.place(waiting, cause)?;
+        let Place { itself, parent, link } = self.place(made_for)?;
         let mut attributes = Vec::with_capacity(14);
         attributes.extend([
             KeyValue::new("db.system.name", "redis"),
@@ -83,14 +91,19 @@ impl Tracer {
         Some(CallSpan { tracer: Arc::clone(self), name, itself, parent, link, asked: read_clock(), attributes })
     }
 
-    fn place(&self, waiting: Option<&Cause>, cause: Option<&Cause>) -> Option<Place> {
-        let (trace_id, state, parent) = match (waiting, cause) {
-            (Some(waiting), _) => (waiting.trace_id, waiting.state.clone(), Some(waiting.span_id)),
-            (None, Some(_)) => (self.new_trace_id(), None, None),
-            (None, None) => (self.root()?, None, None),
-        };
-        let link = if parent.is_none() { cause.cloned() } else { None };
-        Some(Place { itself: Cause { trace_id, span_id: self.new_span_id(), state }, parent, link })
+    fn place(&self, made_for: CallFor<'_>) -> Option<Place> {
+        let span_id = self.new_span_id();
+        let root = |trace_id| Cause { trace_id, span_id, state: None };
+        Some(match made_for {
+            CallFor::Waiting(request) => {
+                let request = request?;
+                Place { itself: Cause { span_id, ..request.clone() }, parent: Some(request.span_id), link: None }
+            }
+            CallFor::Background(Some(cause)) => {
+                Place { itself: root(self.new_trace_id()), parent: None, link: Some(cause.clone()) }
+            }
+            CallFor::Background(None) => Place { itself: root(self.root()?), parent: None, link: None },
+        })
     }
 }
 

@@ -7,14 +7,18 @@
 
 use std::fmt::Write;
 use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use comporta::clock::Clock;
-use comporta::engine::{Engine, EngineSettings};
+use comporta::engine::{Answer, Engine, EngineSettings, Ruling};
 use comporta::limit::Micros;
 use comporta::policy::{Defaults, load_texts};
 use comporta::request::{Descriptor, Entry, RateLimitRequest};
+use comporta::telemetry::trace::{Face, OtlpProtocol, Ratio, Sampling, Tracer, TracerSettings};
 use criterion::{Criterion, criterion_group, criterion_main};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -106,5 +110,43 @@ fn sweep(_: &mut Criterion) {
     assert_eq!(engine.table().len(), 0);
 }
 
-criterion_group!(benches, decide, sweep);
+/// What a request costs whether or not it is traced, while there is a collector: nearly all are not.
+fn trace(c: &mut Criterion) {
+    let clock = Arc::new(Clock::start());
+    let settings = TracerSettings {
+        endpoint: "http://127.0.0.1:9".parse().expect("an address on which nobody listens"),
+        protocol: OtlpProtocol::Grpc,
+        timeout: Duration::from_secs(1),
+        sampling: Sampling::with_ratio(Ratio::NEVER),
+        with_values: false,
+    };
+    let tracer = Tracer::start(&settings, &clock).expect("there is a thread for it");
+    let (engine, one) = (engine(), request("user-0000001".into()));
+    let headers = |traceparent: Option<&'static str>| {
+        let usual = [("te", "trailers"), ("content-type", "application/grpc"), ("grpc-timeout", "100m")];
+        let envoys = [("x-envoy-internal", "true"), ("x-request-id", "5b3f8a0e"), ("user-agent", "envoy")];
+        let all = usual.into_iter().chain(envoys).chain(traceparent.map(|value| ("traceparent", value)));
+        all.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect::<HeaderMap>()
+    };
+    for (what, traceparent) in [
+        ("no traceparent", None),
+        ("not sampled", Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")),
+        ("sampled", Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")),
+    ] {
+        let headers = headers(traceparent);
+        c.bench_function(&format!("whether to trace: {what}"), |b| {
+            b.iter(|| tracer.pick(black_box(&headers), Face::Grpc));
+        });
+    }
+    let sampled = headers(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+    let Ok(Ruling { answer: Answer::Decided(decision), .. }) = engine.decide(&one, clock.now()) else { return };
+    c.bench_function("the span of a request", |b| {
+        b.iter(|| {
+            let picked = tracer.pick(black_box(&sampled), Face::Grpc).expect("it is sampled");
+            picked.begin(&one, clock.read()).decided(&decision, false);
+        });
+    });
+}
+
+criterion_group!(benches, decide, trace, sweep);
 criterion_main!(benches);

@@ -6,9 +6,11 @@
 //! * [`limit`]: the arithmetic of limits, pure;
 //! * [`clock`]: the one clock;
 //! * [`request`]: what Envoy asks;
+//! * [`cause`]: which traced request has caused a call;
 //! * [`policy`]: which limits there are, and which of them a request finds;
 //! * [`store`]: the tier that replicas share, in Redis;
 //! * [`engine`]: the buckets, what is borrowed, and the decision;
+//! * [`telemetry::trace`]: what is traced of requests and calls;
 //! * [`replica`]: an engine with its store and its clock;
 //! * [`settings`]: what the process is told;
 //! * [`telemetry`]: log and metrics;
@@ -18,6 +20,7 @@
 //! `docs/architecture.md` follows a request through them and says why they are as they are.
 
 pub mod breaker;
+pub mod cause;
 pub mod cli;
 pub mod clock;
 pub mod engine;

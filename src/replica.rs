@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use self::outage::OutageWatch;
 use self::refusals::Refusals;
+use crate::cause::Cause;
 use crate::clock::Clock;
 use crate::engine::{
     Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
@@ -25,6 +26,7 @@ use crate::engine::{
 use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, ServerReport, Store, StoreError, StoreFuture};
+use crate::telemetry::trace::{CallFor, Tracer};
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
@@ -50,6 +52,8 @@ pub struct Replica {
     under_way: watch::Sender<usize>,
     /// Requests that wait.
     waiting: AtomicUsize,
+    /// `None` if nothing is traced.
+    tracer: Option<Arc<Tracer>>,
     refusals: Refusals,
 }
 
@@ -72,19 +76,20 @@ pub enum Deciding {
 
 impl Replica {
     #[must_use]
-    pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>) -> Arc<Self> {
+    pub fn new(engine: Engine, clock: Arc<Clock>, store: Option<Lender>, tracer: Option<Arc<Tracer>>) -> Arc<Self> {
         Arc::new(Self {
             engine,
             clock,
             store,
             under_way: watch::Sender::new(0),
             waiting: AtomicUsize::new(0),
+            tracer,
             refusals: Refusals::new(),
         })
     }
 
     /// Decides a request at the time `now`. Most are decided at once; the others wait for the store's timeout at most, or
-    /// until the `deadline` of the one who asks.
+    /// until the `deadline` of the one who asks. `cause` is the request itself, if it is traced.
     ///
     /// # Errors
     ///
@@ -94,9 +99,14 @@ impl Replica {
         request: &RateLimitRequest,
         now: Now,
         deadline: Option<Micros>,
+        cause: Option<&Cause>,
     ) -> Result<Deciding, InvalidRequest> {
         let Ruling { answer, calls } = self.engine.decide(request, now)?;
-        self.make(calls);
+        if let (Answer::Waiting(waiting), Some(cause)) = (&answer, cause) {
+            // A call that an answer makes for it in this very moment is missing in its trace; nothing else is.
+            waiting.trace(cause);
+        }
+        self.make_for(cause, calls);
         Ok(match answer {
             Answer::Decided(decision) => Deciding::Decided(decision),
             Answer::Waiting(waiting) => Deciding::Waits(Box::pin(Waiter::new(self, waiting, deadline).decision())),
@@ -105,16 +115,27 @@ impl Replica {
 
     /// Makes calls, each on a task of its own, so that nobody who leaves takes an answer with him.
     fn make(self: &Arc<Self>, calls: Vec<Call>) {
+        self.make_for(None, calls);
+    }
+
+    /// Makes the calls that a request has caused, whether or not it waits for them.
+    fn make_for(self: &Arc<Self>, cause: Option<&Cause>, calls: Vec<Call>) {
         for call in calls {
-            if let Some(attending) = self.begin(call) {
+            if let Some(attending) = self.begin(call, cause) {
                 tokio::spawn(attending);
             }
         }
     }
 
     /// Sends a call. What is returned brings back the answer.
-    fn begin(self: &Arc<Self>, call: Call) -> Option<impl Future<Output = ()> + Send + use<>> {
+    fn begin(self: &Arc<Self>, call: Call, cause: Option<&Cause>) -> Option<impl Future<Output = ()> + Send + use<>> {
         let lender = self.store.as_ref()?;
+        let span = self.tracer.as_ref().and_then(|tracer| {
+            let made_for =
+                if call.is_awaited() { CallFor::Waiting(call.traced_waiter()) } else { CallFor::Background(cause) };
+            let server = || lender.store.server(&call.request.bucket);
+            tracer.begin_call(&call.request, made_for, server, || self.clock.read()).map(Box::new)
+        });
         let mut answer = lender.store.call(&call.request);
         // The first step is taken here and not on the task, so that calls reach the store in the order in which they
         // were decided: hits that a client gives back are there when its next request asks for them.
@@ -129,6 +150,9 @@ impl Replica {
                 Some(answer) => answer,
                 None => replica.hear(&call, &*store, patience, answer).await,
             };
+            if let Some(span) = span {
+                span.end(&answer);
+            }
             let now = replica.clock.now();
             replica.refusals.hear(&answer, now);
             replica.make(replica.engine.take_answer(call, &answer, now));
@@ -221,6 +245,12 @@ impl Replica {
 
     fn store_is_asked(&self) -> bool {
         self.store.as_ref().is_none_or(|lender| lender.store.is_asked())
+    }
+
+    /// Who traces, if anybody does.
+    #[must_use]
+    pub const fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
     }
 
     /// What people should know of the store: nothing if there is none.

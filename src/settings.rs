@@ -2,6 +2,7 @@
 
 mod metrics;
 mod store;
+mod traces;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use crate::engine::{EngineSettings, LeaseSettings};
 pub use metrics::MetricSettings;
 pub use store::StoreSettings;
+pub use traces::TraceSettings;
 
 use crate::limit::{Algorithm, Micros};
 use crate::policy::{Defaults, FailureMode};
@@ -72,6 +74,9 @@ pub struct ServeSettings {
 
     #[command(flatten)]
     pub store: StoreSettings,
+
+    #[command(flatten)]
+    pub traces: TraceSettings,
 
     /// The most buckets that are kept in memory; beyond it, of about 1,400, the one that has been idle longest goes
     #[arg(

@@ -16,24 +16,30 @@ use crate::server::{self, BoxError, Listeners};
 use crate::settings::ServeSettings;
 use crate::store::Store;
 use crate::store::redis::{RedisSettings, RedisStore};
+use crate::telemetry::trace::{Tracer, TracerSettings};
 use crate::{policy, telemetry};
 
 /// So long after the start the service is ready even if nobody knows yet whether Redis is there.
 const LONGEST_START: Duration = Duration::from_secs(2);
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
-    let redis = match settings.response.header_names.check().and_then(|()| settings.store.redis()) {
-        Ok(redis) => redis,
+    let settled =
+        settings.response.header_names.check().and_then(|()| Ok((settings.store.redis()?, settings.traces.tracer()?)));
+    let (redis, tracer) = match settled {
+        Ok(settled) => settled,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::from(2);
         }
     };
     telemetry::log::init(settings.log_level.clone());
+    if let Some(tracer) = &tracer {
+        info!("sending traces to {}, {}", tracer.endpoint, tracer.protocol.name());
+    }
     if let Some(flag) = settings.store.readable_secret() {
         warn!("{flag} has a password that everybody on this machine can read: give it in the environment or in a file");
     }
-    match serve(settings, redis.as_ref()) {
+    match serve(settings, redis.as_ref(), tracer.as_ref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Not a line of the log: a filter must not hide why the process ends.
@@ -43,13 +49,18 @@ pub(super) fn run(settings: &ServeSettings) -> ExitCode {
     }
 }
 
-fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), BoxError> {
+fn serve(
+    settings: &ServeSettings,
+    redis: Option<&RedisSettings>,
+    tracer: Option<&TracerSettings>,
+) -> Result<(), BoxError> {
     let clock = Arc::new(Clock::start());
     let path = &settings.policy.path;
     let loaded = policy::load(path, &settings.policy.defaults.defaults()).map_err(|faults| {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
     })?;
     info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
+    let tracer = tracer.map(|tracer| Tracer::start(tracer, &clock)).transpose()?;
     let engine = Engine::new(loaded.policy, settings.engine(), clock.now());
 
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -67,7 +78,7 @@ fn serve(settings: &ServeSettings, redis: Option<&RedisSettings>) -> Result<(), 
             timeout: settings.store.redis_timeout,
             replicas: settings.store.replicas.map_or_else(|| redis.replicas(), |count| watch::channel(count).1),
         });
-        let replica = Replica::new(engine, clock, lender);
+        let replica = Replica::new(engine, clock, lender, tracer);
         let prepared = {
             let (redis, must_be_reached) = (redis.clone(), settings.store.ready_requires_redis);
             async move {

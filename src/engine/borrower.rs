@@ -8,6 +8,7 @@ use super::state::LeaseState;
 use super::table::Record;
 use super::terms::Terms;
 use super::waiting::{Outcome, Progress, Seat, WaitingRequest};
+use crate::cause::Cause;
 use crate::limit::{Hits, Limit, Micros, Now};
 use crate::store::{Operation, RETRY_FLOOR, Reply, StoreCall, lease_pace};
 
@@ -53,6 +54,27 @@ pub struct Call {
     pub(super) key: BucketKey,
     pub(super) purpose: Purpose,
     pub(super) sent: Micros,
+}
+
+impl Call {
+    /// Whether a request waits for the answer.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.seat().is_some()
+    }
+
+    /// The request that waits for the answer, if one does and is traced.
+    #[must_use]
+    pub fn traced_waiter(&self) -> Option<&Cause> {
+        self.seat()?.request.cause.get()
+    }
+
+    fn seat(&self) -> Option<&Seat> {
+        match &self.purpose {
+            Purpose::Acquire { head: seat, .. } | Purpose::Debit { seat } => seat.as_ref(),
+            Purpose::Repay { .. } | Purpose::Unattended => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ pub struct Counts {
     pub unknown_domain: Count,
     /// Limits that were decided without the store, by failure mode.
     fallback: [Count; FailureMode::ALL.len()],
-    /// Calls to the store that have failed, sent or not, by [`StoreError::class`].
-    pub store_errors: [Count; StoreError::CLASSES.len()],
+    /// Calls to the store that have failed, sent or not, by [`StoreError::kind`].
+    pub store_errors: [Count; StoreError::KINDS.len()],
     /// What became of borrowed hits.
     pub leased: Leased,
     /// Calls that have failed and should have given hits back: these stay spent.
@@ -45,7 +45,7 @@ impl Counts {
 
     pub(super) fn count_call(&self, operation: &Operation, answer: &Result<Reply, StoreError>) {
         if let Err(error) = answer {
-            self.store_errors[error.class()].increment();
+            self.store_errors[error.kind_index()].increment();
         }
         match (answer, operation) {
             (Err(_), Operation::Refund { .. }) => self.lost_refunds.increment(),

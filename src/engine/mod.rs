@@ -46,6 +46,7 @@ pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
 pub use values::ValueTallies;
 
+use crate::cause::Cause;
 use crate::limit::{Bucket, Hits, Micros, Now};
 use crate::policy::{Defaults, Domain, FailureMode, Faults, Policy};
 use crate::request::RateLimitRequest;
@@ -129,6 +130,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Notes that the request is traced. The calls that are made for it from now on say so.
+    pub fn trace(&self, cause: &Cause) {
+        // It is told once.
+        let _ = self.request.cause.set(cause.clone());
+    }
+
     /// By when it must be decided.
     #[must_use]
     pub fn deadline(&self) -> Micros {

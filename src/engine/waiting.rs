@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use super::ActivePolicy;
 use super::decision::{Decision, Unavailable};
 use super::lease::{Grant, Portions};
+use crate::cause::Cause;
 use crate::limit::Micros;
 use crate::request::RateLimitRequest;
 
@@ -18,6 +19,8 @@ pub(super) struct WaitingRequest {
     pub(super) active: Arc<ActivePolicy>,
     /// It is decided by then, whatever the store does.
     pub(super) deadline: Micros,
+    /// Itself as it is traced, if it is.
+    pub(super) cause: OnceLock<Cause>,
     /// `None` from when somebody decides it.
     claim: Mutex<Option<Claim>>,
 }
@@ -64,7 +67,8 @@ impl WaitingRequest {
     ) -> (Arc<Self>, oneshot::Receiver<Result<Decision, Unavailable>>) {
         let (tell, decision) = oneshot::channel();
         let claim = Mutex::new(Some(Claim { outcomes, tell }));
-        (Arc::new(Self { request: request.clone(), active: Arc::clone(active), deadline, claim }), decision)
+        let (request, active) = (request.clone(), Arc::clone(active));
+        (Arc::new(Self { request, active, deadline, cause: OnceLock::new(), claim }), decision)
     }
 
     /// Takes note of what has become of a check. Gives the outcome back if the request is decided already.

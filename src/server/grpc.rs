@@ -20,6 +20,7 @@ use super::listen::grpc_connections;
 use super::sniff::sniff;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, deadline, reflection};
 use crate::request::RateLimitRequest;
+use crate::telemetry::trace::Face;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -81,7 +82,8 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
 
     fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
         let patience = request.metadata().get(deadline::HEADER).and_then(|value| deadline::patience(value.as_bytes()));
-        GrpcAnswering(self.0.answer(request.get_ref(), patience))
+        let picked = self.0.pick(request.metadata().as_ref(), Face::Grpc);
+        GrpcAnswering(self.0.answer(request.get_ref(), patience, picked))
     }
 }
 

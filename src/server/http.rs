@@ -1,17 +1,20 @@
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use http::request::Parts;
 use http::{StatusCode, header};
 use tokio::net::TcpListener;
 
 use super::answer::AnswerError;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, Phase, json};
+use crate::telemetry::trace::{Face, Picked};
 
 pub(super) async fn serve(
     listener: TcpListener,
@@ -44,7 +47,11 @@ async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 }
 
 /// `ShouldRateLimit` in JSON.
-async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, BytesRejection>) -> Response {
+async fn should_rate_limit(
+    State(app): State<Arc<App>>,
+    Traced(picked): Traced,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
     let body = match body {
         Ok(body) => body,
         Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
@@ -63,7 +70,7 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
             );
         }
     };
-    match app.answer(&request, None).await {
+    match app.answer(&request, None, picked).await {
         Ok(response) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
@@ -73,6 +80,17 @@ async fn should_rate_limit(State(app): State<Arc<App>>, body: Result<Bytes, Byte
         }
         Err(error @ AnswerError::Invalid(_)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
         Err(error @ AnswerError::Unavailable(_)) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    }
+}
+
+/// A request that is traced, if it is.
+struct Traced(Option<Picked>);
+
+impl FromRequestParts<Arc<App>> for Traced {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Infallible> {
+        Ok(Self(app.pick(&parts.headers, Face::Json)))
     }
 }
 

@@ -16,6 +16,7 @@ mod sniff;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::HeaderMap;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use tokio::sync::watch;
 use tokio::task::JoinError;
@@ -33,6 +34,7 @@ use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::trace::{Face, Picked, RequestSpan};
 use answer::Answering;
 use response::to_response;
 
@@ -44,6 +46,10 @@ const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Names under which health is asked for: the server, Envoy's service, and the name of envoyproxy/ratelimit's probes.
 const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
+
+/// How long the last traces may take to be sent: what is left of the drain timeout, between these.
+const SHORTEST_FLUSH: Duration = Duration::from_secs(1);
+const LONGEST_FLUSH: Duration = Duration::from_secs(5);
 
 /// What the faces share.
 #[derive(Debug)]
@@ -73,16 +79,45 @@ impl App {
         &self.replica.clock
     }
 
+    /// Whether a request with these headers is traced.
+    fn pick(&self, headers: &HeaderMap, face: Face) -> Option<Picked> {
+        self.replica.tracer()?.pick(headers, face)
+    }
+
     /// Answers a request; one that waits for the store is answered in so much time, if the client says how much it has.
-    fn answer(self: &Arc<Self>, request: &RateLimitRequest, patience: Option<Duration>) -> Answering {
+    fn answer(
+        self: &Arc<Self>,
+        request: &RateLimitRequest,
+        patience: Option<Duration>,
+        picked: Option<Picked>,
+    ) -> Answering {
         let asked = self.clock().read();
         let deadline = patience.map(|patience| asked.now.monotonic + Micros::from(patience));
-        match self.replica.decide(request, asked.now, deadline) {
-            Err(invalid) => Answering::ready(Err(invalid.into())),
-            Ok(Deciding::Decided(decision)) => Answering::ready(Ok(self.respond(decision, request, asked))),
+        let span = picked.map(|picked| Box::new(picked.begin(request, asked)));
+        match self.replica.decide(request, asked.now, deadline, span.as_deref().map(RequestSpan::cause)) {
+            Err(invalid) => {
+                if let Some(span) = span {
+                    span.invalid(&invalid);
+                }
+                Answering::ready(Err(invalid.into()))
+            }
+            Ok(Deciding::Decided(decision)) => {
+                if let Some(span) = span {
+                    span.decided(&decision, false);
+                }
+                Answering::ready(Ok(self.respond(decision, request, asked)))
+            }
             Ok(Deciding::Waits(decision)) => {
                 let (app, request) = (Arc::clone(self), request.clone());
-                Answering::Waits(Box::pin(async move { Ok(app.respond(decision.await?, &request, asked)) }))
+                Answering::Waits(Box::pin(async move {
+                    let decision = decision.await;
+                    match (span, &decision) {
+                        (Some(span), Ok(decision)) => span.decided(decision, true),
+                        (Some(span), Err(unavailable)) => span.unavailable(unavailable),
+                        (None, _) => {}
+                    }
+                    Ok(app.respond(decision?, &request, asked))
+                }))
             }
         }
     }
@@ -124,6 +159,7 @@ pub async fn serve(
         ended = &mut admin => return Err(failure("admin", ended)),
         ended = &mut housekeeping => return Err(failure("housekeeping", ended.map(Ok))),
     }
+    let stopping = replica.clock.read();
     starting.abort();
     app.phase.send_replace(Phase::Stopping);
     for name in HEALTH_NAMES {
@@ -149,6 +185,10 @@ pub async fn serve(
     }
     replica.return_leases().await;
     housekeeping.abort();
+    if let Some(tracer) = replica.tracer() {
+        let left = drain_timeout.saturating_sub(stopping.elapsed());
+        tracer.end(left.clamp(SHORTEST_FLUSH, LONGEST_FLUSH)).await;
+    }
     info!("stopped");
     Ok(())
 }

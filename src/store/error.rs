@@ -19,12 +19,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The names of all kinds, in metrics.
-    pub const CLASSES: [&str; 5] = ["unreachable", "lost", "misrouted", "refused", "malformed"];
+    /// The names of all kinds, for telemetry.
+    pub const KINDS: [&str; 5] = ["unreachable", "lost", "misrouted", "refused", "malformed"];
 
-    /// The index of the kind in [`CLASSES`](Self::CLASSES).
+    /// The name of its kind.
     #[must_use]
-    pub const fn class(&self) -> usize {
+    pub const fn kind(&self) -> &'static str {
+        Self::KINDS[self.kind_index()]
+    }
+
+    /// Its place among [`KINDS`](Self::KINDS).
+    #[must_use]
+    pub const fn kind_index(&self) -> usize {
         match self {
             Self::Unreachable(_) => 0,
             Self::Lost(_) => 1,

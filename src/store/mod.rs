@@ -34,6 +34,9 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// The name under which the store itself knows a bucket, for people who look there.
     fn key(&self, bucket: &str) -> String;
 
+    /// The server that has a bucket, as far as is known at the moment.
+    fn server(&self, bucket: &str) -> Option<StoreServer>;
+
     /// Whether all of it is asked at the moment, as far as is known.
     fn is_asked(&self) -> bool;
 
@@ -88,6 +91,15 @@ impl Outcome {
             Self::Error => "error",
         }
     }
+}
+
+/// A server of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreServer {
+    /// The name or address of its host, or the path of its socket.
+    pub address: String,
+    /// `None` for a socket.
+    pub port: Option<u16>,
 }
 
 /// A [`Reply`] to come.

@@ -4,6 +4,7 @@ mod costs;
 mod gateway;
 mod overrides;
 mod told;
+mod traced;
 
 use self::gateway::{Change, EXAMPLE, Gateway, number};
 use crate::harness::{Setup, envoy_command, http, project_path, wait_for};

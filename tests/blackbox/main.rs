@@ -22,4 +22,5 @@ mod replicas;
 mod shutdown;
 mod stack;
 mod store_scripts;
+mod traces;
 mod wrong_protocol;

@@ -41,7 +41,7 @@ descriptors:
 
 fn replica_of(texts: &[(&str, &str)]) -> Arc<Replica> {
     let policy = load_texts(texts, &Defaults::default()).unwrap().policy;
-    Replica::new(Engine::new(policy, EngineSettings::default(), EARLIER), Arc::new(Clock::start()), None)
+    Replica::new(Engine::new(policy, EngineSettings::default(), EARLIER), Arc::new(Clock::start()), None, None)
 }
 
 fn replica() -> Arc<Replica> {

@@ -118,6 +118,11 @@ impl Cluster {
         member.node.link.command(command).await.map_err(|failure| failure.error)
     }
 
+    /// The primary of a key, as far as is known.
+    pub(super) fn server(&self, key: &str) -> Option<Server> {
+        self.known.map.borrow().owner(slots::of(key)).map(|member| member.server.clone())
+    }
+
     /// Waits for a connection to the primary of a key, however long it takes. False if there will never be one again.
     pub(super) async fn wait_until_up(&self, key: &str) -> bool {
         let slot = slots::of(key);

@@ -81,7 +81,7 @@ impl Keeper {
     /// Lets calls have a connection until it breaks or another one is wanted, and says why.
     async fn serve(&mut self, opened: Opened) -> Ending {
         let Opened { server, entered: Entered { connection: client, mut driver }, .. } = opened;
-        let (connection, given_up) = Connection::new(client.clone(), self.call_bound);
+        let (connection, given_up) = Connection::new(server.clone(), client.clone(), self.call_bound);
         let connection = Arc::new(connection);
         self.state.send_replace(LinkState::Up(Arc::clone(&connection)));
         let closed = || Ending::Broken("the server has closed it".to_owned());

@@ -197,6 +197,11 @@ impl Link {
         self.breaker.is_closed() && self.is_up()
     }
 
+    /// The server that it is connected to, if it is.
+    pub(super) fn server(&self) -> Option<Server> {
+        self.state.borrow().usable().map(|connection| connection.server.clone())
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.state.borrow().usable().is_some()
     }
@@ -239,6 +244,7 @@ impl LinkState {
 /// One connection, from when it is ready for calls until somebody finds that it is broken.
 #[derive(Debug)]
 pub(super) struct Connection {
+    server: Server,
     client: MultiplexedConnection,
     /// The longest that a call is waited for. Longer than the caller can use its answer for a request, because an answer
     /// brings hits that others can have.
@@ -272,10 +278,14 @@ impl fmt::Display for Ending {
 
 impl Connection {
     /// Also returns what tells how it ended.
-    pub(super) fn new(client: MultiplexedConnection, bound: Duration) -> (Self, oneshot::Receiver<Ending>) {
+    pub(super) fn new(
+        server: Server,
+        client: MultiplexedConnection,
+        bound: Duration,
+    ) -> (Self, oneshot::Receiver<Ending>) {
         let (give_up, ending) = oneshot::channel();
         let answers = AtomicU64::new(0);
-        (Self { client, bound, answers, give_up: Mutex::new(Some(give_up)) }, ending)
+        (Self { server, client, bound, answers, give_up: Mutex::new(Some(give_up)) }, ending)
     }
 
     /// Lets no further call have it, and has it replaced.

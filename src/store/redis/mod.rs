@@ -42,6 +42,7 @@ pub use keys::{KeyPrefix, PrefixError};
 pub use login::{Credentials, Login, LoginError};
 pub use tls::TlsSettings;
 
+use self::address::Server;
 use self::background::BackgroundTask;
 use self::door::Door;
 use self::heartbeat::Heartbeat;
@@ -50,7 +51,7 @@ use self::node::{Common, Probe};
 use self::route::Route;
 use self::script::{Invocation, PreparedScript, ScriptName};
 use super::scripts::{self, Script};
-use super::{Facts, Operation, ServerReport, Store, StoreCall, StoreError, StoreFuture};
+use super::{Facts, Operation, ServerReport, Store, StoreCall, StoreError, StoreFuture, StoreServer};
 use crate::limit::{Algorithm, Limit, Unit};
 
 /// What it takes to use a Redis.
@@ -247,6 +248,13 @@ impl Store for RedisStore {
 
     fn is_asked(&self) -> bool {
         self.route.is_asked()
+    }
+
+    fn server(&self, bucket: &str) -> Option<StoreServer> {
+        Some(match self.route.server(&self.key(bucket))? {
+            Server::Tcp { host, port, .. } => StoreServer { address: host, port: Some(port) },
+            Server::Socket(path) => StoreServer { address: path.display().to_string(), port: None },
+        })
     }
 
     fn condition(&self) -> String {

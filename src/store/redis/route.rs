@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, ToRedisArgs, Value};
 
-use super::address::{RedisAddress, Topology};
+use super::address::{RedisAddress, Server, Topology};
 use super::cluster::Cluster;
 use super::connect::{Connector, Target};
 use super::door::Door;
@@ -48,6 +48,14 @@ impl Route {
         match self {
             Self::One(node) => node.link.command(command).await.map_err(|failure| failure.error),
             Self::Cluster(cluster) => cluster.command(key, command).await,
+        }
+    }
+
+    /// The server of a key, as far as is known.
+    pub(super) fn server(&self, key: &str) -> Option<Server> {
+        match self {
+            Self::One(node) => node.link.server(),
+            Self::Cluster(cluster) => cluster.server(key),
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) fn encode(replica: &Replica, families: &mut Families<'_, '_>) -> fmt:
 
     let help = "Calls to Redis that failed or were not made, by class: see docs/operations.md";
     let mut errors = families.counter("store_errors", help)?;
-    for (class, count) in StoreError::CLASSES.iter().zip(&counts.store_errors) {
+    for (class, count) in StoreError::KINDS.iter().zip(&counts.store_errors) {
         errors.of(&[("class", class)], count.get())?;
     }
     let mut fallback = families.counter("fallback_decisions", "Limits decided without Redis, by failure mode")?;

@@ -2,6 +2,7 @@
 
 mod authority;
 mod cluster;
+mod collector;
 mod comporta;
 mod envoy;
 mod forwarder;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::redis::{Flavour, Redis, RedisSetup};
 pub(crate) use authority::{Authority, Identity};
 pub(crate) use cluster::{Cluster, ClusterSetup};
+pub(crate) use collector::{Collector, Span};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 pub(crate) use forwarder::Forwarder;

@@ -21,6 +21,7 @@ pub use traces::TraceSettings;
 use crate::limit::{Algorithm, Micros};
 use crate::policy::{Defaults, FailureMode};
 use crate::random::random_u64;
+use crate::telemetry::log::LogFormat;
 
 /// Where probes ask.
 #[derive(Args, Clone, Copy, Debug)]
@@ -105,6 +106,20 @@ pub struct ServeSettings {
     /// What is logged: error, warn, info, debug, trace or off, also by module as in `info,comporta::server=debug`
     #[arg(long, env = "COMPORTA_LOG_LEVEL", value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     pub log_level: Targets,
+
+    /// How lines of the log look: text for people, json for tools
+    #[arg(long, env = "COMPORTA_LOG_FORMAT", value_name = "FORMAT", default_value_t = LogFormat::Text, value_enum)]
+    pub log_format: LogFormat,
+}
+
+impl ValueEnum for LogFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
 }
 
 /// What a response tells besides the decision.

@@ -1,37 +1,36 @@
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limit::{Micros, Now};
 
-/// Lets through one event in a while, so that what happens often is told and does not flood the log.
+/// Lets through one event in a while, so that what happens often is told and does not flood the log. Without a lock:
+/// refusals of all cores may come here.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     pause: Micros,
-    state: Mutex<ThrottleState>,
-}
-
-#[derive(Debug, Default)]
-struct ThrottleState {
     /// When the next event may be told.
-    next: Micros,
-    passed_over: u64,
+    next: AtomicU64,
+    passed_over: AtomicU64,
 }
 
 impl Throttle {
     /// At most one event in `pause`.
     #[must_use]
-    pub(crate) fn new(pause: Micros) -> Self {
-        Self { pause, state: Mutex::default() }
+    pub(crate) const fn new(pause: Micros) -> Self {
+        Self { pause, next: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
     }
 
     /// Whether to tell of an event that happens now; if so, how many have been passed over since the last one.
     pub(crate) fn admit(&self, now: Now) -> Option<u64> {
-        let mut state = self.state.lock();
-        if now.monotonic < state.next {
-            state.passed_over += 1;
-            return None;
+        let next = self.next.load(Ordering::Relaxed);
+        let later = (now.monotonic + self.pause).0;
+        let is_due = now.monotonic.0 >= next
+            && self.next.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_due {
+            Some(self.passed_over.swap(0, Ordering::Relaxed))
+        } else {
+            self.passed_over.fetch_add(1, Ordering::Relaxed);
+            None
         }
-        state.next = now.monotonic + self.pause;
-        Some(std::mem::take(&mut state.passed_over))
     }
 }
 

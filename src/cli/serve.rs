@@ -32,7 +32,7 @@ pub(super) fn run(settings: &ServeSettings) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    telemetry::log::init(settings.log_level.clone());
+    telemetry::log::init(settings.log_level.clone(), settings.log_format);
     if let Some(tracer) = &tracer {
         info!("sending traces to {}, {}", tracer.endpoint, tracer.protocol.name());
     }

@@ -3,6 +3,7 @@
 mod admin;
 mod answer;
 mod deadline;
+mod decision_log;
 mod grpc;
 mod http;
 mod json;
@@ -36,6 +37,7 @@ use crate::settings::{ResponseSettings, ServeSettings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Face, Picked, RequestSpan};
 use answer::Answering;
+use decision_log::DecisionLog;
 use response::to_response;
 
 /// Any error, at the edges of the program where it is only told.
@@ -57,6 +59,7 @@ struct App {
     replica: Arc<Replica>,
     metrics: Metrics,
     response: ResponseSettings,
+    log: DecisionLog,
     phase: watch::Sender<Phase>,
 }
 
@@ -72,7 +75,7 @@ enum Phase {
 impl App {
     fn new(replica: Arc<Replica>, response: ResponseSettings) -> Self {
         let metrics = Metrics::new(Arc::clone(&replica));
-        Self { replica, metrics, response, phase: watch::Sender::new(Phase::Starting) }
+        Self { replica, metrics, response, log: DecisionLog::new(), phase: watch::Sender::new(Phase::Starting) }
     }
 
     fn clock(&self) -> &Arc<Clock> {
@@ -102,6 +105,13 @@ impl App {
                 Answering::ready(Err(invalid.into()))
             }
             Ok(Deciding::Decided(decision)) => {
+                self.log.tell(
+                    &decision,
+                    request,
+                    &self.replica.engine,
+                    span.as_deref().map(RequestSpan::cause),
+                    asked.now,
+                );
                 if let Some(span) = span {
                     span.decided(&decision, false);
                 }
@@ -111,6 +121,10 @@ impl App {
                 let (app, request) = (Arc::clone(self), request.clone());
                 Answering::Waits(Box::pin(async move {
                     let decision = decision.await;
+                    if let Ok(decision) = &decision {
+                        let cause = span.as_deref().map(RequestSpan::cause);
+                        app.log.tell(decision, &request, &app.replica.engine, cause, app.clock().now());
+                    }
                     match (span, &decision) {
                         (Some(span), Ok(decision)) => span.decided(decision, true),
                         (Some(span), Err(unavailable)) => span.unavailable(unavailable),

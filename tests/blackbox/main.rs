@@ -14,6 +14,7 @@ mod function;
 mod grpc;
 mod harness;
 mod json;
+mod logs;
 mod metadata;
 mod metrics;
 mod redis_store;

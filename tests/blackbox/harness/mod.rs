@@ -8,6 +8,7 @@ mod forwarder;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod process;
+mod proxy;
 mod redis;
 mod replicated;
 mod sentinel;
@@ -25,6 +26,7 @@ pub(crate) use cluster::{Cluster, ClusterSetup};
 pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 pub(crate) use forwarder::Forwarder;
+pub(crate) use proxy::{Proxy, Trouble};
 pub(crate) use replicated::Replicated;
 pub(crate) use sentinel::{SERVICE, SentinelSetup, Sentinels};
 

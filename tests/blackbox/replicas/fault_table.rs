@@ -2,8 +2,8 @@
 //! `docs/faults.md` explains it.
 //!
 //! In each row two replicas are asked by a bounded load for one limit of each failure mode. The fault comes, lasts, and
-//! goes. Each row [judges](judge) the same promises, and prints one [line] of figures, which are not judged: a machine may
-//! be busy.
+//! goes. Each row [judges](judge) the same promises, and prints one [line] of figures, which are not judged: a machine
+//! may be busy.
 
 mod judge;
 mod line;

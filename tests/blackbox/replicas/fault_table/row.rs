@@ -53,8 +53,10 @@ pub(super) struct Outcome {
     pub(super) outages: Vec<Outage>,
     /// Decisions by failure mode before the first outage, and after the last, of each mode.
     pub(super) fallback: Vec<(Mode, [u64; 2])>,
+    /// No fault had begun.
+    still_well: u64,
     /// Redis was used again by all.
-    pub(super) healed: u64,
+    healed: u64,
 }
 
 impl Row {
@@ -116,12 +118,13 @@ impl Row {
             sleep(BEFORE);
         }
         let fallback = |scene: &Scene| Mode::ALL.map(|mode| scene.fleet.fallback_of(mode.rule()));
+        let still_well = timeline.rounded_down();
         let fallback_before = fallback(&scene);
         let [.., (Mode::Unavailable, witness)] = &loads else { unreachable!("the last of the modes") };
         let suffer = |(number, fault)| Outage::suffer(number, fault, &self, &mut scene, witness);
         let outages: Vec<_> = (0..).zip(faults).map(suffer).collect();
-        let healed = timeline.rounded_up();
         let fallback_until_healed = fallback(&scene);
+        let healed = timeline.rounded_up();
         sleep(AFTER);
         let fallback_at_end = fallback(&scene);
         let histories = loads.map(|(mode, load)| (mode, load.stop())).into();
@@ -129,7 +132,7 @@ impl Row {
         let after = fallback_at_end.into_iter().zip(fallback_until_healed).map(|(end, healed)| end - healed);
         let parts = fallback_before.into_iter().zip(after).map(|(before, after)| [before, after]);
         let fallback = Mode::ALL.into_iter().zip(parts).collect();
-        let outcome = Outcome { row: self, histories, outages, fallback, healed };
+        let outcome = Outcome { row: self, histories, outages, fallback, still_well, healed };
         let broken = judge::broken_promises(&outcome);
         line::print(&outcome, &broken);
         assert!(broken.is_empty(), "{}: {broken:#?}", outcome.row.name);
@@ -149,7 +152,7 @@ impl Outcome {
     }
 
     pub(super) fn is_before(&self, asked: &Asked) -> bool {
-        !self.row.starts_without_redis && asked.answered <= self.outages[0].begun
+        !self.row.starts_without_redis && asked.answered <= self.still_well
     }
 
     /// All use Redis again.

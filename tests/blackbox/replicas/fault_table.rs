@@ -20,7 +20,7 @@ use self::scene::Fault;
 use super::is_soak;
 use crate::harness::{Redis, RedisSetup, Trouble};
 
-/// So much longer lasts what Redis ends by itself, so that it does not end early.
+/// So much longer lasts what ends by itself, so that it does not end early.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// So long a fault lasts where nothing else is said: what was borrowed before ends in two seconds.
@@ -100,9 +100,8 @@ fn replies_are_a_little_late() {
 }
 
 #[test]
-fn replies_are_later_than_requests_wait() {
+fn replies_take_half_the_time_that_requests_wait() {
     let row = Row::new("replies 50 ms late").through_networks();
-    // Not by much: a replica that was kept from looking finds the reply together with the end of its patience.
     row.reach(Reach::Decides).run(&[in_all_networks(late_by(50))]);
 }
 
@@ -114,8 +113,8 @@ fn replies_are_half_a_second_late() {
 
 #[test]
 fn replies_are_late_now_and_then() {
-    let row = Row::new("replies 0 to 80 ms late").through_networks();
-    row.reach(Reach::Decides).run(&[in_all_networks(Trouble::Late(Duration::ZERO, milliseconds(80)))]);
+    let row = Row::new("replies 0 to 200 ms late").through_networks();
+    row.reach(Reach::Decides).run(&[in_all_networks(Trouble::Late(Duration::ZERO, milliseconds(200)))]);
 }
 
 #[test]

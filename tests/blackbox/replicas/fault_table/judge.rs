@@ -70,7 +70,7 @@ fn with_that_of_the_store(limit: Limit) -> Limit {
 }
 
 /// Whether the machine had so much else to do that Redis may have been taken for slow.
-fn is_slow(asked: &[Asked]) -> bool {
+fn is_slow<'a>(asked: impl IntoIterator<Item = &'a Asked>) -> bool {
     answer_times(asked)[1] > TIMEOUT.as_secs_f64() * 1e3 / 2.0
 }
 
@@ -89,7 +89,8 @@ impl Promises<'_> {
             self.hold(errors == 0, || format!("{errors} times UNAVAILABLE in {mode:?}"));
         }
         let longest = self.outcome.asked().map(|asked| asked.answered - asked.sent).max().unwrap_or_default();
-        self.hold(longest <= micros(LONGEST_WAIT), || format!("somebody waited {longest} µs"));
+        let is_slow = is_slow(self.outcome.asked().filter(|asked| !self.outcome.is_in_outage(asked)));
+        self.hold(longest <= micros(LONGEST_WAIT) || is_slow, || format!("somebody waited {longest} µs"));
         // The first hit on a key passes, but where the mode says otherwise.
         for mode in [Mode::Local, Mode::Open] {
             let refused = self.outcome.history(mode).part(is_new).count(Answer::Refused);

@@ -5,6 +5,7 @@ use std::thread::sleep;
 
 use super::super::history::{Asked, History};
 use super::super::load::{FIRST_NEW_KEY, Load};
+use super::super::timeline::micros;
 use super::REPLICAS;
 use super::mode::Mode;
 use super::row::{LONGEST, Row};
@@ -30,6 +31,7 @@ impl Outage {
     /// mode [`unavailable`](Mode::Unavailable).
     pub(super) fn suffer(number: u32, fault: &Fault<'_>, row: &Row, scene: &mut Scene, witness: &Load) -> Self {
         let timeline = witness.timeline;
+        let not_begun = timeline.rounded_down();
         (fault.begin)(scene);
         let begun = timeline.rounded_up();
         let decisions_before = scene.fleet.decisions();
@@ -42,7 +44,8 @@ impl Outage {
         for (source, before) in decisions_before {
             *decisions.entry(source).or_default() -= before;
         }
-        let ended = timeline.rounded_down();
+        // Some faults end by themselves when their time is over, and a machine may be late to notice.
+        let ended = timeline.rounded_down().min(not_begun + micros(row.lasts));
         (fault.end)(scene);
         let over = timeline.rounded_up();
         let replicas = (0..REPLICAS).filter(|replica| fault.of.is_none_or(|of| of == *replica));

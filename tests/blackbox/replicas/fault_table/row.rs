@@ -13,7 +13,7 @@ use super::{LASTS, judge, line};
 use crate::harness::RedisSetup;
 
 /// How long a request waits for Redis: longer than the default, so that a busy machine is not taken for a fault.
-pub(super) const TIMEOUT: Duration = Duration::from_millis(40);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The load before the first fault and after the last.
 const BEFORE: Duration = Duration::from_millis(1500);

@@ -81,6 +81,11 @@ impl Promises<'_> {
         }
     }
 
+    /// The fault is not to blame for what takes long.
+    fn is_slow_throughout(&self) -> bool {
+        is_slow(self.outcome.asked().filter(|asked| !self.outcome.is_in_outage(asked)))
+    }
+
     fn every_request_is_answered(&mut self) {
         let failed = self.outcome.asked().filter(|asked| asked.answer == Answer::Failed).count();
         self.hold(failed == 0, || format!("{failed} requests without an answer"));
@@ -89,8 +94,8 @@ impl Promises<'_> {
             self.hold(errors == 0, || format!("{errors} times UNAVAILABLE in {mode:?}"));
         }
         let longest = self.outcome.asked().map(|asked| asked.answered - asked.sent).max().unwrap_or_default();
-        let is_slow = is_slow(self.outcome.asked().filter(|asked| !self.outcome.is_in_outage(asked)));
-        self.hold(longest <= micros(LONGEST_WAIT) || is_slow, || format!("somebody waited {longest} µs"));
+        let is_in_time = longest <= micros(LONGEST_WAIT) || self.is_slow_throughout();
+        self.hold(is_in_time, || format!("somebody waited {longest} µs"));
         // The first hit on a key passes, but where the mode says otherwise.
         for mode in [Mode::Local, Mode::Open] {
             let refused = self.outcome.history(mode).part(is_new).count(Answer::Refused);
@@ -116,7 +121,7 @@ impl Promises<'_> {
     fn decides(&mut self, mode: Mode, outage: &Outage, which: impl Fn(&Asked) -> bool) {
         let part = self.outcome.history(mode).part(|asked| outage.has(asked) && which(asked));
         let (all, right) = (part.asked.len(), part.count(answer_of(mode)));
-        self.hold(all > 0, || format!("nothing was asked of {mode:?} in the outage"));
+        self.hold(all > 0 || self.is_slow_throughout(), || format!("nothing was asked of {mode:?} in the outage"));
         self.hold(right == all, || format!("{} of {all} answers are not those of {mode:?}", all - right));
     }
 

@@ -50,6 +50,7 @@ impl Outage {
         let over = timeline.rounded_up();
         let replicas = (0..REPLICAS).filter(|replica| fault.of.is_none_or(|of| of == *replica));
         let used_again = replicas.map(|replica| wait_until_used(replica, over, witness)).max().unwrap();
+        let of_untouched_key = of_untouched_key.part(|asked| asked.answered <= ended);
         Self { of: fault.of, begun, ended, healed_after: used_again - over, decisions, of_untouched_key }
     }
 

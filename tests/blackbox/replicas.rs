@@ -11,6 +11,7 @@ mod changed;
 mod checker;
 mod cluster;
 mod demotion;
+mod fault_table;
 mod faults;
 mod figures;
 mod fleet;

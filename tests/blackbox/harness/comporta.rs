@@ -190,10 +190,11 @@ pub(crate) fn run<'a>(directory: &Path, arguments: impl IntoIterator<Item = &'a 
     command().current_dir(directory).args(arguments).output().unwrap()
 }
 
-/// The binary, in an environment without any setting of its own.
+/// The binary, or the one that `COMPORTA_BIN` names, in an environment without any setting of its own.
 pub(crate) fn command() -> Command {
     const SETTINGS: [&str; 3] = ["COMPORTA_", "OTEL_", "REDIS_"];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_comporta"));
+    let own = || env!("CARGO_BIN_EXE_comporta").into();
+    let mut command = Command::new(env::var_os("COMPORTA_BIN").unwrap_or_else(own));
     for (name, _) in env::vars_os() {
         if SETTINGS.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);

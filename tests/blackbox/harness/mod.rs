@@ -10,6 +10,7 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 mod process;
 mod prometheus;
+mod proxy;
 mod redis;
 mod replicated;
 mod sentinel;
@@ -30,6 +31,7 @@ pub(crate) use comporta::{Addresses, Comporta, Setup, command, run};
 pub(crate) use envoy::{Envoy, envoy_command, fill_in};
 pub(crate) use forwarder::Forwarder;
 pub(crate) use prometheus::Prometheus;
+pub(crate) use proxy::{Proxy, Trouble};
 pub(crate) use replicated::Replicated;
 pub(crate) use sentinel::{SERVICE, SentinelSetup, Sentinels};
 

@@ -16,7 +16,7 @@ fn admitted_at(history: &History, limits: &[Limit], time: impl Fn(&Asked) -> u64
         let mut buckets: Vec<_> = limits.iter().map(|limit| Bucket::full(*limit, history)).collect();
         let mut admitted = 0;
         // What nobody answered has probably not arrived.
-        for asked in asked.iter().filter(|asked| asked.answer != Answer::Failed) {
+        for asked in asked.iter().filter(|asked| !asked.answer.is_failure()) {
             if buckets.iter_mut().all(|bucket| bucket.has(asked.hits, time(asked))) {
                 for bucket in &mut buckets {
                     bucket.take(asked.hits);

@@ -52,13 +52,13 @@ impl Figures {
             name: name.into(),
             requests,
             refused: history.count(Answer::Refused),
-            failed: history.count(Answer::Failed),
+            failed: history.failures(),
             hits_admitted,
             worst: limits.iter().map(|limit| history.worst(limit)).collect(),
             utilisation: ratio(hits_admitted, admitted_by_one_bucket(history, limits)),
-            rate: (requests - history.count(Answer::Failed)) as f64 / seconds,
+            rate: (requests - history.failures()) as f64 / seconds,
             store: fleet.has_redis().then(|| StoreFigures::of(fleet)),
-            times: answer_times(history),
+            times: answer_times(&history.asked),
         };
         eprintln!("{figures}");
         figures
@@ -142,8 +142,9 @@ fn micros_asked(history: &History) -> f64 {
     (last - first) as f64
 }
 
-fn answer_times(history: &History) -> [f64; 2] {
-    let answered = history.asked.iter().filter(|asked| asked.answer != Answer::Failed);
+/// Of the times until an answer, in ms, the median and the 99th of 100.
+pub(super) fn answer_times<'a>(asked: impl IntoIterator<Item = &'a Asked>) -> [f64; 2] {
+    let answered = asked.into_iter().filter(|asked| asked.answer != Answer::Failed);
     let mut times: Vec<_> = answered.map(|Asked { sent, answered, .. }| answered - sent).collect();
     times.sort_unstable();
     let part = |percent| times.get(times.len() * percent / 100).map_or(0.0, |&time| time as f64 / 1e3);

@@ -64,9 +64,22 @@ impl Fleet {
         fleet
     }
 
+    /// Replicas with this policy, of which each has its own flags.
+    pub(super) fn of_each(policy: String, flags: impl IntoIterator<Item = Vec<String>>) -> Self {
+        let mut fleet = Self { redis: None, flags: Vec::new(), policy, replicas: Vec::new() };
+        for flags in flags {
+            fleet.add_with(flags);
+        }
+        fleet
+    }
+
     /// Starts one more replica.
     pub(super) fn add(&mut self) {
-        let setup = Setup::new(&self.policy).flags(self.flags.clone());
+        self.add_with(self.flags.clone());
+    }
+
+    fn add_with(&mut self, flags: Vec<String>) {
+        let setup = Setup::new(&self.policy).flags(flags);
         let process = Some(setup.start());
         self.replicas.push(Replica { _setup: setup, process });
     }
@@ -128,7 +141,13 @@ impl Fleet {
 
     /// The same, of each replica that runs.
     pub(super) fn decisions_of_each(&self) -> Vec<BTreeMap<String, u64>> {
-        self.running().map(decisions).collect()
+        self.running().map(|replica| decisions(replica, "")).collect()
+    }
+
+    /// How many decisions failure modes have made on the limits of a rule.
+    pub(super) fn fallback_of(&self, rule: &str) -> u64 {
+        let label = format!("rule=\"{rule}\"");
+        self.running().filter_map(|replica| decisions(replica, &label).remove("fallback")).sum()
     }
 
     /// What each replica that runs has printed.
@@ -141,10 +160,11 @@ impl Fleet {
     }
 }
 
-fn decisions(replica: &Comporta) -> BTreeMap<String, u64> {
+/// By their source; of those that have this label.
+fn decisions(replica: &Comporta, label: &str) -> BTreeMap<String, u64> {
     let mut decisions = BTreeMap::new();
     let page = http::get(replica.addresses.admin, "/metrics").unwrap().body;
-    for line in page.lines().filter(|line| line.starts_with("comporta_decisions_total{")) {
+    for line in page.lines().filter(|line| line.starts_with("comporta_decisions_total{") && line.contains(label)) {
         let (labels, count) = line.rsplit_once("} ").unwrap();
         let source = labels.rsplit_once("source=\"").unwrap().1.trim_end_matches('"');
         *decisions.entry(source.to_owned()).or_default() += count.parse::<u64>().unwrap();

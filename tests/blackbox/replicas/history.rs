@@ -23,9 +23,18 @@ pub(super) struct Asked {
 pub(super) enum Answer {
     Admitted,
     Refused,
-    /// None came: there was no connection, or it broke, or a limit was without its store and is
+    /// The service said that it cannot say: a limit was without its store, and is
     /// [unavailable](super::limit::Limit::or_unavailable) then.
+    Unavailable,
+    /// None came: there was no connection, or it broke.
     Failed,
+}
+
+impl Answer {
+    /// Nobody said whether the request may pass.
+    pub(super) fn is_failure(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Failed)
+    }
 }
 
 impl Asked {
@@ -64,6 +73,11 @@ impl History {
 
     pub(super) fn count(&self, answer: Answer) -> usize {
         self.asked.iter().filter(|asked| asked.answer == answer).count()
+    }
+
+    /// How often nobody said whether a request may pass.
+    pub(super) fn failures(&self) -> usize {
+        self.count(Answer::Unavailable) + self.count(Answer::Failed)
     }
 
     /// Hits that were admitted to requests like these.

@@ -8,6 +8,9 @@ const ALONE_NOTHING: &str = "closed";
 /// Without its store, each replica admits its part of it.
 const ALONE_ITS_PART: &str = "local";
 
+/// Without its store, it admits everything.
+const ALONE_EVERYTHING: &str = "open";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) amount: u64,
@@ -39,6 +42,12 @@ impl Limit {
         self
     }
 
+    /// Without its store, it admits everything.
+    pub(super) const fn or_open(mut self) -> Self {
+        self.failure_mode = ALONE_EVERYTHING;
+        self
+    }
+
     /// Who asks while its store is away gets no answer, so that a history tells which keys were without it.
     pub(super) const fn or_unavailable(mut self) -> Self {
         self.failure_mode = "unavailable";
@@ -47,7 +56,7 @@ impl Limit {
 
     /// Whether it admits anything without its store.
     pub(super) fn admits_alone(&self) -> bool {
-        self.failure_mode == ALONE_ITS_PART
+        self.failure_mode == ALONE_ITS_PART || self.failure_mode == ALONE_EVERYTHING
     }
 
     /// Its unit in µs.
@@ -71,6 +80,15 @@ impl Limit {
 
 /// A policy in which every value of `key` has a bucket of its own for each of these limits.
 pub(super) fn policy(limits: &[Limit]) -> String {
-    let limits: Vec<_> = limits.iter().map(Limit::yaml).collect();
-    format!("{{domain: d, descriptors: [{{key: key, rate_limit: [{}]}}]}}", limits.join(", "))
+    policy_of([("key", limits)])
+}
+
+/// The same for several keys, each with limits of its own.
+pub(super) fn policy_of<'a>(rules: impl IntoIterator<Item = (&'a str, &'a [Limit])>) -> String {
+    let rule = |(key, limits): (&str, &[Limit])| {
+        let limits: Vec<_> = limits.iter().map(Limit::yaml).collect();
+        format!("{{key: {key}, rate_limit: [{}]}}", limits.join(", "))
+    };
+    let rules: Vec<_> = rules.into_iter().map(rule).collect();
+    format!("{{domain: d, descriptors: [{}]}}", rules.join(", "))
 }

@@ -1,5 +1,6 @@
 //! Clients that ask, and take note of each answer.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
+use tonic::Status;
 use tonic::transport::Endpoint;
 
 use super::history::{Answer, Asked, History};
@@ -24,6 +26,9 @@ const MOST_ASKED: usize = 2_000_000;
 
 /// A caller that has so many requests under way lets those pass that are due.
 const MOST_UNDER_WAY: usize = 2_000;
+
+/// Others ask for keys below it.
+pub(super) const FIRST_NEW_KEY: u32 = 1_000_000;
 
 /// After a failure the next request waits a little, or a dead replica would be asked without end.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(20);
@@ -38,6 +43,8 @@ pub(super) struct Target {
 /// A client with a connection of its own to each replica.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    /// The key of the policy's rule.
+    pub(super) rule: &'static str,
     pub(super) pace: Pace,
     pub(super) route: Route,
     pub(super) keys: Keys,
@@ -71,6 +78,8 @@ pub(super) enum Keys {
     Skewed(u32),
     /// This one, whatever others ask for.
     Only(u32),
+    /// Each time another one, which nobody has asked for before: the [first](FIRST_NEW_KEY), then those that follow.
+    New,
 }
 
 impl Pace {
@@ -82,11 +91,15 @@ impl Pace {
 
 impl Caller {
     pub(super) fn open(per_second: u64) -> Self {
-        Self { pace: Pace::per_second(per_second), route: Route::Each, keys: Keys::One, hits: 1..=1 }
+        Self { rule: "key", pace: Pace::per_second(per_second), route: Route::Each, keys: Keys::One, hits: 1..=1 }
     }
 
     pub(super) fn closed(under_way: usize) -> Self {
         Self { pace: Pace::Closed { under_way }, ..Self::open(1) }
+    }
+
+    pub(super) fn rule(self, rule: &'static str) -> Self {
+        Self { rule, ..self }
     }
 
     pub(super) fn route(self, route: Route) -> Self {
@@ -105,6 +118,7 @@ impl Caller {
 /// Callers at work, on a thread of their own.
 #[derive(Debug)]
 pub(super) struct Load {
+    pub(super) timeline: Timeline,
     thread: JoinHandle<History>,
     record: Arc<Record>,
 }
@@ -118,7 +132,13 @@ impl Load {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(ask_all(timeline, &targets, callers, time, &recorded))
         });
-        Self { thread, record }
+        Self { timeline, thread, record }
+    }
+
+    /// When the first of these requests was answered, of those that have been until now.
+    pub(super) fn first_answered(&self, which: impl Fn(&Asked) -> bool) -> Option<u64> {
+        let asked = self.record.asked.lock();
+        asked.iter().filter(|asked| which(asked)).map(|asked| asked.answered).min()
     }
 
     /// Lets them ask no more, even if their time has not come yet, and waits until the last answer.
@@ -194,7 +214,7 @@ impl AtWork {
     async fn ask_in_turn(self: Arc<Self>, line: usize, mut random: Rng) {
         let mut turn = line;
         while self.goes_on() {
-            if self.ask(turn, &mut random).await == Answer::Failed {
+            if self.ask(turn, &mut random).await.is_failure() {
                 sleep(PAUSE_AFTER_FAILURE).await;
             }
             turn += 1;
@@ -226,10 +246,10 @@ impl AtWork {
 
     async fn ask(&self, turn: usize, random: &mut Rng) -> Answer {
         self.record.begun.fetch_add(1, Ordering::Relaxed);
-        let key = self.weights.choose(random);
+        let key = self.choose_key(turn, random);
         let hits = u32::try_from(random.u64(self.caller.hits.clone())).unwrap();
         let (target, client) = &self.connections[self.choose_replica(turn)];
-        let mut question = request("d", [format!("key={key}").as_str()]);
+        let mut question = request("d", [format!("{}={key}", self.caller.rule).as_str()]);
         question.hits_addend = hits;
 
         let sent = self.timeline.rounded_down();
@@ -238,10 +258,18 @@ impl AtWork {
         let answer = match answer {
             Ok(Ok(answer)) if answer.get_ref().overall_code() == Code::Ok => Answer::Admitted,
             Ok(Ok(_)) => Answer::Refused,
+            Ok(Err(status)) if is_said_by_the_service(&status) => Answer::Unavailable,
             Ok(Err(_)) | Err(_) => Answer::Failed,
         };
         self.record.asked.lock().push(Asked { key, hits, replica: target.replica, sent, answered, answer });
         answer
+    }
+
+    fn choose_key(&self, turn: usize, random: &mut Rng) -> u32 {
+        match self.caller.keys {
+            Keys::New => FIRST_NEW_KEY + u32::try_from(turn).unwrap(),
+            Keys::One | Keys::Skewed(_) | Keys::Only(_) => self.weights.choose(random),
+        }
     }
 
     fn choose_replica(&self, turn: usize) -> usize {
@@ -257,6 +285,11 @@ impl AtWork {
     }
 }
 
+/// Whether this is the answer of the failure mode `unavailable`. What the connection says of itself has a source.
+fn is_said_by_the_service(status: &Status) -> bool {
+    status.code() == tonic::Code::Unavailable && status.source().is_none()
+}
+
 /// How often each key is chosen, in millionths of the first; each is added to those before it.
 struct Weights {
     first: u32,
@@ -266,7 +299,7 @@ struct Weights {
 impl Weights {
     fn of(keys: Keys) -> Self {
         let (first, count) = match keys {
-            Keys::One => (0, 1),
+            Keys::One | Keys::New => (0, 1),
             Keys::Skewed(count) => (0, count),
             Keys::Only(key) => (key, 1),
         };

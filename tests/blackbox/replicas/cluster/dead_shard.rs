@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::figures::Figures;
 use super::super::fleet::Fleet;
-use super::super::history::{Answer, Asked, History};
+use super::super::history::{Asked, History};
 use super::super::load::Load;
 use super::super::timeline::{Timeline, micros};
 use super::{LIMIT, PATIENCE, assert_no_call_crossed_slots, busiest_shard, callers_of_all_keys, flags};
@@ -65,7 +65,7 @@ fn run_while_one_node_is_away(name: &str, setup: ClusterSetup) -> Outcome {
 
 impl Outcome {
     fn failed(&self, which: impl Fn(&Asked) -> bool) -> Vec<Asked> {
-        let failed = |asked: &Asked| asked.answer == Answer::Failed && which(asked);
+        let failed = |asked: &Asked| asked.answer.is_failure() && which(asked);
         self.history.part(failed).asked
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::figures::Figures;
 use super::super::fleet::Fleet;
-use super::super::history::{Answer, Asked};
+use super::super::history::Asked;
 use super::super::load::Load;
 use super::super::timeline::{Timeline, micros};
 use super::{
@@ -97,7 +97,7 @@ fn the_replica_of_a_primary_that_hangs_is_used() {
     let used_again = promoted + micros(USED_AGAIN_WITHIN);
     let later = history.part(|asked| moved.contains(&asked.key) && asked.sent >= used_again);
     assert!(later.admitted(|_| true) > 50, "the replica is used");
-    assert_eq!(later.count(Answer::Failed), 0, "the old primary disturbs nobody, hung or not");
+    assert_eq!(later.failures(), 0, "the old primary disturbs nobody, hung or not");
 }
 
 #[test]

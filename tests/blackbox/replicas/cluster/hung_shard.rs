@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::figures::Figures;
 use super::super::fleet::Fleet;
-use super::super::history::{Answer, Asked};
+use super::super::history::Asked;
 use super::super::load::Load;
 use super::super::timeline::{Timeline, micros};
 use super::{LIMIT, PATIENCE, busiest_shard, callers_of_all_keys, flags};
@@ -33,7 +33,7 @@ fn a_shard_that_hangs_takes_nothing_from_the_others_and_forgets_nothing() {
     // Calls that were given up for their requests are done later all the same, and each of them once.
     Figures::of("a shard hangs", &history, &[LIMIT], &fleet).assert_exact();
     let is_hung = |asked: &Asked| hung.contains(&asked.key);
-    let failed = |which: &dyn Fn(&Asked) -> bool| history.part(which).count(Answer::Failed);
+    let failed = |which: &dyn Fn(&Asked) -> bool| history.part(which).failures();
     assert_eq!(failed(&|asked| !is_hung(asked)), 0, "the other shards were there all the time");
     assert_eq!(failed(&|asked| asked.answered <= paused || asked.sent >= used_again), 0);
     assert!(failed(&is_hung) > 20, "the keys of the hung shard follow their failure mode");

@@ -116,7 +116,7 @@ impl Sender {
         loop {
             select! {
                 count = self.waiting.recv_many(&mut batch, BATCH) => if count == 0 {
-                    return;
+                    break;
                 },
                 _ = self.ending.wait_for(|is_ending| *is_ending), if !is_ending => {
                     // What is in the queue stays there to be sent.
@@ -139,6 +139,7 @@ impl Sender {
             }
             self.export(mem::replace(&mut batch, Vec::with_capacity(BATCH))).await;
         }
+        self.tell_losses();
     }
 
     async fn export(&mut self, batch: Vec<SpanData>) {
@@ -156,7 +157,14 @@ impl Sender {
             }
         }
         if self.lost.load(Ordering::Relaxed) > 0 && self.losses.admit(now).is_some() {
-            let lost = self.lost.swap(0, Ordering::Relaxed);
+            self.tell_losses();
+        }
+    }
+
+    /// Tells of spans for which there was no room, if there are any that have not been told of.
+    fn tell_losses(&self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
             warn!("{lost} spans are lost, because there are more than {} takes: trace less", self.endpoint);
         }
     }

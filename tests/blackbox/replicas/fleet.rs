@@ -57,6 +57,9 @@ impl Fleet {
     }
 
     fn with(flags: Vec<String>, replicas: usize, limits: &[Limit]) -> Self {
+        // What is told of a change is not to be lost among refusals.
+        let quiet = "--log-level=info,comporta::decisions=warn".to_owned();
+        let flags = flags.into_iter().chain([quiet]).collect();
         let mut fleet = Self { redis: None, flags, policy: policy(limits), replicas: Vec::new() };
         for _ in 0..replicas {
             fleet.add();

@@ -169,7 +169,7 @@ fn decisions(replica: &Comporta, label: &str) -> BTreeMap<String, u64> {
     let page = http::get(replica.addresses.admin, "/metrics").unwrap().body;
     for line in page.lines().filter(|line| line.starts_with("comporta_decisions_total{") && line.contains(label)) {
         let (labels, count) = line.rsplit_once("} ").unwrap();
-        let source = labels.rsplit_once("source=\"").unwrap().1.trim_end_matches('"');
+        let source = labels.split_once("source=\"").unwrap().1.split_once('"').unwrap().0;
         *decisions.entry(source.to_owned()).or_default() += count.parse::<u64>().unwrap();
     }
     decisions

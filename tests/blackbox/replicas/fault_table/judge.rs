@@ -37,6 +37,7 @@ pub(super) fn broken_promises(outcome: &Outcome) -> Vec<String> {
         promises.local_keeps_its_limit(outage);
     }
     promises.limits_hold();
+    promises.local_holds_throughout();
     promises.others_do_not_notice();
     promises.it_heals();
     promises.broken
@@ -165,6 +166,27 @@ impl Promises<'_> {
             holds("before", fallback_before, history.part(|asked| outcome.is_before(asked)));
             holds("after", fallback_after, history.part(|asked| outcome.is_after(asked)));
         }
+    }
+
+    /// An outage is no second burst, and what was spent in it is not forgotten. A burst more is for what a replica could not
+    /// know of the others when it began. One that has Redis has the whole limit while others still have their parts of it.
+    fn local_holds_throughout(&mut self) {
+        let outcome = self.outcome;
+        if outcome.row.reach != Reach::None {
+            return;
+        }
+        let limit = Mode::Local.limit();
+        let bursts = 2 + if outcome.row.forgets { outcome.outages.len() as u64 } else { 0 };
+        let cut_off = |outage: &Outage| (0..REPLICAS).filter(|replica| outage.is_of(*replica)).count() as u64;
+        let time_apart = |outage: &Outage| {
+            let is_of_all = cut_off(outage) == REPLICAS as u64;
+            outage.healed_after + if is_of_all { 0 } else { outage.ended - outage.begun }
+        };
+        let apart: u64 = outcome.outages.iter().map(|outage| cut_off(outage) * time_apart(outage)).sum();
+        let meanwhile = LOCAL_PART.amount * apart / LOCAL_PART.period();
+        let hot = outcome.history(Mode::Local).part(|asked| asked.key == HOT_KEY);
+        let is_exceeded = is_exceeded(&hot, &limit.burst(bursts * limit.burst + meanwhile));
+        self.hold(!is_exceeded, || format!("Local: more than {bursts} bursts were added throughout"));
     }
 
     /// Replicas for which there is no fault are answered by the store meanwhile.

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes, in real time")]
 
 mod both_tiers;
+mod cardinality;
 mod cli;
 mod conformance;
 mod envoy;

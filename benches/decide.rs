@@ -16,7 +16,7 @@ use comporta::engine::{Answer, Engine, EngineSettings, Ruling};
 use comporta::limit::Micros;
 use comporta::policy::{Defaults, load_texts};
 use comporta::request::{Descriptor, Entry, RateLimitRequest};
-use comporta::telemetry::trace::{Face, OtlpProtocol, Ratio, Sampling, Tracer, TracerSettings};
+use comporta::trace::{Face, OtlpProtocol, Ratio, Sampling, Tracer, TracerSettings};
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -13,7 +13,7 @@
 //! own, in the background, so no request ever waits for a server that is known to be in trouble.
 //!
 //! When it closes, the server is asked little by little: as many calls at a time as [`FIRST_CALLS`], and one more after each
-//! that succeeds, so that a server that has just come back is not trampled by all who have waited for it. This is the slow
+//! that succeeds, for some seconds at most, so that a server that has just come back is not trampled by all who have waited for it. This is the slow
 //! start of TCP (RFC 5681), where the number doubles with each round trip, too.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -133,9 +133,15 @@ impl Breaker {
         Some(Permit { breaker: self, given, is_told: false })
     }
 
-    /// A request has waited in vain for what others had asked.
+    /// A request has waited in vain for what others had asked. It counts like a call for the failures in a row, but not among
+    /// the calls of the last seconds, because nobody tells of those that have not waited in vain.
     pub fn count_failure(&self, cause: &str) {
-        self.take_note(self.changes.load(Ordering::Acquire), Err(cause));
+        let mut history = self.history.lock();
+        if self.is_closed() {
+            cause.clone_into(&mut history.cause);
+            history.recent.failures_in_a_row += 1;
+            self.open_if_too_bad(&mut history);
+        }
     }
 
     /// Ends when it is open.
@@ -158,26 +164,32 @@ impl Breaker {
     }
 
     /// Goes from state to state for ever, which must be run for it to close again. `probe` tries the server, and returns
-    /// when it has answered as it should, or has not. A pause ends early when `wake_early` does: there may be something to
-    /// find then. `name` is for the log.
-    pub async fn run<H: Future<Output = ()>, P: Future<Output = bool>>(
+    /// when it has answered as it should, or has not; it waits until `possible` ends. A pause ends early when `wake_early`
+    /// does: there may be something to find then. `name` is for the log.
+    pub async fn run<W: Future<Output = ()>, C: Future<Output = ()>, P: Future<Output = bool>>(
         &self,
         name: &str,
-        mut wake_early: impl FnMut() -> H,
+        mut wake_early: impl FnMut() -> W,
+        mut possible: impl FnMut() -> C,
         mut probe: impl FnMut() -> P,
     ) {
         let mut pauses = Pauses::default();
         loop {
             let closed_since = Instant::now();
-            self.opened().await;
+            if timeout(SETTLED, self.opened()).await.is_err() {
+                self.most_under_way.store(u32::MAX, Ordering::Release);
+                self.opened().await;
+            }
             if closed_since.elapsed() >= SETTLED {
                 pauses = Pauses::default();
             }
             warn!("{name} is asked no more, and failure modes decide, until it answers again: {}", self.cause());
             loop {
-                open(pauses.next(), wake_early()).await;
+                // Whichever ends first, a probe follows.
+                let _ = timeout(pauses.next(), wake_early()).await;
+                possible().await;
                 self.history.lock().is_probing = true;
-                let is_well = half_open(probe()).await;
+                let is_well = probe().await;
                 self.history.lock().is_probing = false;
                 if is_well {
                     break;
@@ -215,21 +227,16 @@ impl Breaker {
             cause.clone_into(&mut history.cause);
         }
         history.recent.record(outcome.is_ok());
+        self.open_if_too_bad(&mut history);
+    }
+
+    fn open_if_too_bad(&self, history: &mut History) {
         if history.recent.is_too_bad() {
             history.open_since = Some(Instant::now());
             self.changes.fetch_add(1, Ordering::AcqRel);
             self.opened.notify_waiters();
         }
     }
-}
-
-async fn open(pause: Duration, wake_early: impl Future<Output = ()>) {
-    // Whichever ends first, a probe follows.
-    let _ = timeout(pause, wake_early).await;
-}
-
-async fn half_open(probe: impl Future<Output = bool>) -> bool {
-    probe.await
 }
 
 /// The right to make one call. Dropped without a word, it counts as a failure.

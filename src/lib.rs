@@ -10,7 +10,7 @@
 //! * [`policy`]: which limits there are, and which of them a request finds;
 //! * [`store`]: the tier that replicas share, in Redis;
 //! * [`engine`]: the buckets, what is borrowed, and the decision;
-//! * [`telemetry::trace`]: what is traced of requests and calls;
+//! * [`trace`]: what is traced of requests and calls;
 //! * [`replica`]: an engine with its store and its clock;
 //! * [`settings`]: what the process is told;
 //! * [`telemetry`]: log and metrics;
@@ -36,3 +36,4 @@ pub mod settings;
 pub mod store;
 pub mod telemetry;
 mod throttle;
+pub mod trace;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use self::outage::OutageWatch;
@@ -21,12 +22,12 @@ use self::refusals::Refusals;
 use crate::cause::Cause;
 use crate::clock::Clock;
 use crate::engine::{
-    Answer, BucketState, Call, Decision, Engine, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
+    Answer, BucketState, Call, Decision, Engine, GivenUp, InvalidRequest, Ruling, StoreState, Unavailable, Waiting,
 };
 use crate::limit::{Micros, Now};
 use crate::request::RateLimitRequest;
 use crate::store::{Reply, ServerReport, Store, StoreError, StoreFuture};
-use crate::telemetry::trace::{CallFor, Tracer};
+use crate::trace::{CallFor, Tracer};
 
 /// How often leases are looked after. It is the span of a place in the engine's agenda.
 const LEASES_EVERY: Duration = Duration::from_millis(20);
@@ -200,16 +201,14 @@ impl Replica {
         while self.store.is_some() {
             pause.tick().await;
             self.make(self.engine.look_after_leases(self.clock.now()));
-            if self.store_is_asked() {
-                self.make(self.engine.repay_debts(self.clock.now()));
-            }
+            self.make(self.engine.repay_debts(self.clock.now()));
         }
     }
 
     async fn keep_table(&self) {
         let mut pause = interval(SWEEP_EVERY);
         pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut outages = OutageWatch::default();
+        let mut outages = OutageWatch::new();
         loop {
             pause.tick().await;
             self.clock.follow_utc();
@@ -307,17 +306,20 @@ impl Waiter {
     async fn decision(mut self) -> Result<Decision, Unavailable> {
         let Some(waiting) = &mut self.waiting else { return Err(Unavailable) };
         let left = self.deadline - self.replica.clock.now().monotonic;
-        let in_time = timeout(Duration::from_micros(left.0), &mut waiting.decision).await;
-        // Whoever has less time than the store says nothing of the store.
-        if let (Err(_), Some(bucket), Some(lender)) = (&in_time, &waiting.behind, &self.replica.store)
-            && self.deadline == waiting.deadline()
-        {
-            lender.store.count_failure(bucket);
+        let mut in_time = timeout(Duration::from_micros(left.0), &mut waiting.decision).await;
+        if in_time.is_err() {
+            // It may have come, and it is we who were held up.
+            yield_now().await;
+            in_time = timeout(Duration::ZERO, &mut waiting.decision).await;
         }
         let decision = if let Ok(Ok(decision)) = in_time {
             decision
         } else {
-            let (decision, calls) = self.replica.engine.give_up(waiting, self.replica.clock.now());
+            let GivenUp { decision, calls, in_vain } = self.replica.engine.give_up(waiting, self.replica.clock.now());
+            // Whoever has less time than the store says nothing of the store.
+            if let Some(lender) = self.replica.store.as_ref().filter(|_| self.deadline == waiting.deadline()) {
+                in_vain.iter().for_each(|bucket| lender.store.count_failure(bucket));
+            }
             self.replica.make(calls);
             match decision {
                 Some(decision) => decision,

@@ -5,9 +5,12 @@
 //! is not UTF-8, Envoy would count that as a failure of the service and let the request pass, and one odd byte in a
 //! header would be a way around every limit. Bytes also need no copy: they are slices of the received buffer.
 
+use std::fmt::Write;
+
 use bytes::Bytes;
 
 use crate::limit::Unit;
+use crate::percent::in_name;
 
 /// Whether a request may pass: `envoy.service.ratelimit.v3.RateLimitRequest`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -35,6 +38,42 @@ pub struct Descriptor {
     /// The hits are given back.
     #[prost(bool, tag = "4")]
     pub is_negative_hits: bool,
+}
+
+/// What a text shows of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    WithValue,
+    KeyAlone,
+    Nothing,
+}
+
+impl Descriptor {
+    /// A text for people, such as `tenant=acme|path=/export`, escaped as in the name of a bucket and cut at so many bytes.
+    /// What is shown of each entry depends on its index.
+    #[must_use]
+    pub fn text(&self, shown: impl Fn(usize) -> Shown, longest: usize) -> String {
+        let mut text = String::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let shown = shown(index);
+            if shown == Shown::Nothing {
+                continue;
+            }
+            if text.len() >= longest {
+                break;
+            }
+            // No more than can be shown is escaped. Writing to a string does not fail.
+            let beginning = |bytes: &Bytes| bytes.slice(..bytes.len().min(longest));
+            let separator = if text.is_empty() { "" } else { "|" };
+            let _ = write!(text, "{separator}{}", in_name(&beginning(&entry.key)));
+            if shown == Shown::WithValue {
+                let _ = write!(text, "={}", in_name(&beginning(&entry.value)));
+            }
+        }
+        // All of it is ASCII.
+        text.truncate(longest);
+        text
+    }
 }
 
 /// A key and its value, such as `tenant` and `acme`; raw bytes both.

@@ -23,7 +23,7 @@ impl World {
                 probes.fetch_add(1, Ordering::Relaxed);
                 std::future::ready(is_well.load(Ordering::Relaxed))
             };
-            breaker.run("the test", std::future::pending::<()>, probe).await;
+            breaker.run("the test", std::future::pending::<()>, || std::future::ready(()), probe).await;
         });
         world
     }
@@ -83,7 +83,7 @@ async fn half_open_lets_nothing_through_but_one_probe() {
                     true
                 }
             };
-            breaker.run("the test", std::future::pending::<()>, probe).await;
+            breaker.run("the test", std::future::pending::<()>, || std::future::ready(()), probe).await;
         }
     });
     for _ in 0..MOST_FAILURES {
@@ -166,7 +166,11 @@ async fn a_pause_ends_when_there_may_be_something_to_find() {
     let promise = Arc::new(Notify::new());
     tokio::spawn({
         let (breaker, promise) = (Arc::clone(&breaker), Arc::clone(&promise));
-        async move { breaker.run("the test", || promise.notified(), || std::future::ready(true)).await }
+        async move {
+            breaker
+                .run("the test", || promise.notified(), || std::future::ready(()), || std::future::ready(true))
+                .await;
+        }
     });
     tokio::task::yield_now().await;
     for _ in 0..MOST_FAILURES {
@@ -247,4 +251,50 @@ async fn a_server_that_is_back_is_asked_little_by_little() {
         most *= 2;
     }
     assert_eq!(permits.len(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_asked_for_long_may_be_asked_freely_in_the_end() {
+    let world = World::new();
+    world.pass(1).await;
+    world.fail(MOST_FAILURES);
+    world.is_well.store(true, Ordering::Relaxed);
+    world.pass(51).await;
+    let permits = || std::iter::from_fn(|| world.breaker.permit()).take(2_000).collect::<Vec<_>>();
+    let few = permits();
+    assert_eq!(few.len(), FIRST_CALLS as usize);
+    few.into_iter().for_each(Permit::succeeded);
+    world.pass(10_001).await;
+    assert_eq!(permits().len(), 2_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_half_open_only_while_it_is_tried() {
+    let breaker = Arc::new(Breaker::default());
+    let (possible, answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    tokio::spawn({
+        let (breaker, possible, answer) = (Arc::clone(&breaker), Arc::clone(&possible), Arc::clone(&answer));
+        async move {
+            let probe = || async {
+                answer.notified().await;
+                true
+            };
+            breaker.run("the test", std::future::pending::<()>, || possible.notified(), probe).await;
+        }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(breaker.report().state, State::Closed);
+    for _ in 0..MOST_FAILURES {
+        breaker.permit().unwrap().failed("oops");
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(breaker.report().state, State::Open, "there is nothing to try");
+    possible.notify_one();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(breaker.report().state, State::HalfOpen);
+    answer.notify_one();
+    sleep(Duration::from_secs(1)).await;
+    let report = breaker.report();
+    assert_eq!((report.state, report.opened, report.closed), (State::Closed, 1, 1));
+    assert_eq!(report.time_open, Duration::from_secs(61));
 }

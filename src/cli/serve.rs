@@ -16,7 +16,7 @@ use crate::server::{self, BoxError, Listeners};
 use crate::settings::ServeSettings;
 use crate::store::Store;
 use crate::store::redis::{RedisSettings, RedisStore};
-use crate::telemetry::trace::{Tracer, TracerSettings};
+use crate::trace::{Tracer, TracerSettings};
 use crate::{policy, telemetry};
 
 /// So long after the start the service is ready even if nobody knows yet whether Redis is there.

@@ -35,8 +35,8 @@ impl Agenda {
     pub(super) fn put(&self, key: BucketKey, due: Micros) {
         let next = self.next.load(Ordering::Relaxed);
         let span = (due.0 / Self::SPAN).clamp(next, next + Self::PLACES - 1);
-        self.place(span).lock().push(key);
         self.len.fetch_add(1, Ordering::Relaxed);
+        self.place(span).lock().push(key);
     }
 
     /// Takes out everything that is due.

@@ -87,9 +87,10 @@ pub(super) enum Purpose {
     Debit {
         seat: Option<Seat>,
     },
-    /// Tells of what a fallback bucket has spent. Its number.
+    /// Tells of what a fallback bucket has spent. Its number, and whether it is made without anybody asking for the bucket.
     Repay {
         id: u64,
+        in_background: bool,
     },
     /// Nobody waits for its answer.
     Unattended,
@@ -137,28 +138,27 @@ impl Borrower {
     }
 
     /// Tells the store what was spent while it could not be asked, if there is anything.
-    pub(super) fn repay(&mut self, key: BucketKey, terms: &Terms, now: Now) -> Option<Call> {
-        let fallback = self.fallback.as_mut()?;
-        let hits = fallback.tell(terms, now)?;
+    pub(super) fn repay(&mut self, key: BucketKey, in_background: bool, terms: &Terms, now: Now) -> Option<Call> {
+        let (fallback, id) = (self.fallback.as_mut()?, terms.next_call());
+        let hits = fallback.tell(id, terms, now)?;
         let limit = *fallback.limit();
-        let id = terms.next_call();
         self.call = Some(id);
-        let call = self.call_for(key, Operation::Debit { hits }, Purpose::Repay { id }, now.monotonic);
+        let call = self.call_for(key, Operation::Debit { hits }, Purpose::Repay { id, in_background }, now.monotonic);
         Some(Call { request: StoreCall { limit, ..call.request }, ..call })
     }
 
-    /// What was spent while the store could not be asked is told, or not.
-    pub(super) fn has_repaid(&mut self, call: &Call, is_told: bool, terms: &Terms, now: Now) {
-        let (Purpose::Repay { .. }, Operation::Debit { hits }) = (&call.purpose, &call.request.operation) else {
-            return;
-        };
-        let Some(fallback) = &mut self.fallback else { return };
-        if is_told {
-            fallback.is_told(*hits);
-        } else {
-            fallback.is_not_told();
+    /// A call that perhaps has told what was spent while the store could not be asked has ended.
+    pub(super) fn has_repaid(&mut self, call: &Call, nothing_ran: bool) {
+        if let (Purpose::Repay { id, .. }, Operation::Debit { hits }) = (&call.purpose, &call.request.operation)
+            && let Some(fallback) = &mut self.fallback
+        {
+            fallback.is_told(*id, *hits, nothing_ran);
         }
-        if fallback.debt(terms, now) == 0 {
+    }
+
+    /// The store answers, and will be asked again: its bucket needs no stand-in, unless that still has something to tell.
+    pub(super) fn end_fallback(&mut self, terms: &Terms, now: Now) {
+        if self.fallback.is_some_and(|fallback| !fallback.is_owing(terms, now)) {
             self.fallback = None;
         }
     }

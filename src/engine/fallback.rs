@@ -1,6 +1,7 @@
+use super::question::Check;
 use super::table::Record;
 use super::terms::Terms;
-use crate::limit::{Bucket, Hits, Limit, Micros, Now};
+use crate::limit::{Bucket, Limit, Micros, Now};
 
 /// This replica's part of a bucket, from which it decides while the store cannot be asked.
 #[derive(Clone, Copy, Debug)]
@@ -10,8 +11,8 @@ pub(super) struct Fallback {
     record: Record,
     /// What has been spent here and has not flowed back yet. The store does not know of it.
     debt: Bucket,
-    /// The store is being told of that.
-    is_being_told: bool,
+    /// The number of the call that tells the store of that.
+    being_told: Option<u64>,
 }
 
 impl Fallback {
@@ -21,19 +22,22 @@ impl Fallback {
         let (whole, capacity) = (u64::from(limit.capacity()).max(1), u64::from(part.capacity()));
         let mut bucket = unused;
         bucket.charge((used.min(whole) * capacity).div_ceil(whole));
-        Self { limit: *limit, record: Record::new(&part, bucket, now), debt: unused, is_being_told: false }
+        Self { limit: *limit, record: Record::new(&part, bucket, now), debt: unused, being_told: None }
     }
 
-    /// Does what `hits` says, if it can be done here, and tells whether it passes. `limit` is that of the one who asks.
-    pub(super) fn apply(&mut self, limit: &Limit, hits: Hits, overdraft: bool, terms: &Terms, now: Now) -> bool {
+    /// Does what a check asks, if it can be done here, and tells whether it passes. `is_owed`: the store was not told.
+    pub(super) fn apply(&mut self, check: &Check<'_>, is_owed: bool, terms: &Terms, now: Now) -> bool {
+        let Check { limit, hits, overdraft, .. } = check;
         let part = terms.local_part(limit);
         let (mut bucket, mut debt) = (self.record.bucket, self.debt);
         bucket.settle(&part, now);
         debt.settle(&part, now);
         let used_before = bucket.used();
-        let passes = bucket.apply(&part, hits, overdraft);
-        debt.charge(bucket.used().saturating_sub(used_before));
-        debt.give_back(used_before.saturating_sub(bucket.used()));
+        let passes = bucket.apply(&part, *hits, *overdraft);
+        if is_owed {
+            debt.charge(bucket.used().saturating_sub(used_before));
+            debt.give_back(used_before.saturating_sub(bucket.used()));
+        }
         (self.limit, self.record, self.debt) = (*limit, Record::new(&part, bucket, now), debt);
         passes
     }
@@ -47,27 +51,31 @@ impl Fallback {
         &self.limit
     }
 
-    /// Hits of which the store has to be told. They count as being told from now on.
-    pub(super) fn tell(&mut self, terms: &Terms, now: Now) -> Option<u64> {
+    /// Hits of which the store has to be told, if a call of this number tells them. They count as being told from now on.
+    pub(super) fn tell(&mut self, id: u64, terms: &Terms, now: Now) -> Option<u64> {
         let hits = self.debt(terms, now);
-        (!self.is_being_told && hits > 0).then(|| {
-            self.is_being_told = true;
+        (self.being_told.is_none() && hits > 0).then(|| {
+            self.being_told = Some(id);
             hits
         })
     }
 
-    /// The store was told of these, or nobody knows whether it was: it is not told twice.
-    pub(super) fn is_told(&mut self, hits: u64) {
-        self.debt.give_back(hits);
-        self.is_being_told = false;
+    /// The call has ended. Unless it certainly did nothing, it counts as told: nothing is told twice.
+    pub(super) fn is_told(&mut self, id: u64, hits: u64, nothing_ran: bool) {
+        if self.being_told == Some(id) {
+            self.being_told = None;
+            if !nothing_ran {
+                self.debt.give_back(hits);
+            }
+        }
     }
 
-    /// The store was certainly not told.
-    pub(super) const fn is_not_told(&mut self) {
-        self.is_being_told = false;
+    /// Whether there is something to tell, or that is being told.
+    pub(super) fn is_owing(&self, terms: &Terms, now: Now) -> bool {
+        self.being_told.is_some() || self.debt(terms, now) > 0
     }
 
-    pub(super) fn debt(&self, terms: &Terms, now: Now) -> u64 {
+    fn debt(&self, terms: &Terms, now: Now) -> u64 {
         let mut debt = self.debt;
         debt.settle(&terms.local_part(&self.limit), now);
         debt.used()

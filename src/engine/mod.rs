@@ -3,6 +3,7 @@
 mod agenda;
 mod borrower;
 mod counts;
+mod debtors;
 mod decision;
 mod explain;
 mod fallback;
@@ -24,11 +25,9 @@ mod trial;
 mod values;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -40,7 +39,7 @@ pub use decision::{
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
 pub use lease::LeaseSettings;
 pub use loads::{LoadFault, Loads};
-pub use name::{BucketName, NameError, period};
+pub use name::{BucketName, NameError, limit_suffix};
 pub use state::{BucketReport, BucketState, LeaseState, Presence, StoreState};
 pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
@@ -53,7 +52,8 @@ use crate::request::RateLimitRequest;
 use crate::store::shortened;
 use agenda::Agenda;
 use borrower::{Borrower, Waiter};
-use key::{BucketKey, KeyHasher, KeySeed};
+use debtors::Debtors;
+use key::{KeyHasher, KeySeed};
 use lease::Portions;
 use question::{Check, Question, Silence, Tier, hits_asked, validate};
 use refusal::{Refusal, by_descriptor, strictest_status};
@@ -123,10 +123,20 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Waiting {
     request: Arc<WaitingRequest>,
-    /// The name of a bucket for which others have asked the store already, if it waits for their answer.
-    pub behind: Option<Arc<str>>,
+    /// Checks that wait for the answer to another's call, by their index, and the names of their buckets.
+    behind: SmallVec<[(usize, Arc<str>); 1]>,
     /// Resolves when the request is decided.
     pub decision: oneshot::Receiver<Result<Decision, Unavailable>>,
+}
+
+/// What has become of a request that has waited as long as it may.
+#[derive(Debug, Default)]
+pub struct GivenUp {
+    /// `None` if it has been decided in this very moment: the decision is on its way.
+    pub decision: Option<Result<Decision, Unavailable>>,
+    pub calls: Vec<Call>,
+    /// Buckets of which others had asked the store, which has not answered.
+    pub in_vain: SmallVec<[Arc<str>; 1]>,
 }
 
 impl Waiting {
@@ -155,8 +165,7 @@ pub struct Engine {
     silence: Silence,
     terms: Terms,
     agenda: Agenda,
-    /// Buckets of which the store has to be told what was spent while it could not be asked.
-    debtors: Mutex<VecDeque<BucketKey>>,
+    debtors: Debtors,
     settings: EngineSettings,
     counts: Counts,
     loads: Loads,
@@ -200,7 +209,7 @@ impl Engine {
                 settings.random_seed,
             ),
             agenda: Agenda::new(now.monotonic),
-            debtors: Mutex::default(),
+            debtors: Debtors::new(settings.max_buckets),
             settings,
             counts: Counts::default(),
         }
@@ -292,14 +301,12 @@ impl Engine {
                 borrower.queue.push_back(Waiter { seat, limit, hits, is_enforced, aside: Portions::new() });
             }
         }
-        let mut behind = None;
-        for trial in trials.iter().filter(|trial| trial.check.tier == Tier::Store) {
+        let mut behind = SmallVec::new();
+        for (index, trial) in trials.iter().enumerate().filter(|(_, trial)| trial.check.tier == Tier::Store) {
             if let Some(slot) = buckets.get(trial.check.key) {
                 let call = slot.serve(&self.terms, now);
-                if let (None, Some(borrower)) = (&call, &slot.borrower)
-                    && !borrower.queue.is_empty()
-                {
-                    behind = Some(Arc::clone(&borrower.name));
+                if let (None, Some(borrower), Verdict::Unknown) = (&call, &slot.borrower, trial.verdict) {
+                    behind.push((index, Arc::clone(&borrower.name)));
                 }
                 calls.extend(call);
             }
@@ -384,7 +391,7 @@ impl Engine {
     /// Returns what was borrowed of buckets that had to go.
     fn let_go(&self, buckets: &mut Locked<'_>, now: Now, calls: &mut Vec<Call>) {
         for mut evicted in std::mem::take(&mut buckets.evicted) {
-            calls.extend(evicted.return_all(&self.terms, now));
+            calls.extend(evicted.repay(false, &self.terms, now).0.or_else(|| evicted.return_all(&self.terms, now)));
             self.count_leased(&mut evicted);
         }
     }
@@ -395,15 +402,16 @@ impl Engine {
         }
     }
 
-    /// Decides a request that waits by the failure modes of its limits, because it has waited as long as it may. `None`
-    /// if it has been decided in this very moment: the decision is on its way.
-    pub fn give_up(&self, waiting: &Waiting, now: Now) -> (Option<Result<Decision, Unavailable>>, Vec<Call>) {
-        let mut calls = Vec::new();
-        let decision = waiting
-            .request
-            .claim()
-            .and_then(|claim| self.finish(&waiting.request, claim.outcomes, Ending::OutOfTime, now, &mut calls));
-        (decision, calls)
+    /// Decides a request that waits by the failure modes of its limits, because it has waited as long as it may.
+    pub fn give_up(&self, waiting: &Waiting, now: Now) -> GivenUp {
+        let mut given_up = GivenUp::default();
+        if let Some(claim) = waiting.request.claim() {
+            let in_vain = waiting.behind.iter().filter(|(check, _)| claim.outcomes[*check].is_unknown());
+            given_up.in_vain = in_vain.map(|(_, bucket)| Arc::clone(bucket)).collect();
+            let ending = Ending::OutOfTime;
+            given_up.decision = self.finish(&waiting.request, claim.outcomes, ending, now, &mut given_up.calls);
+        }
+        given_up
     }
 
     /// Nobody waits for a request any more. What was set aside for it goes back.

@@ -97,28 +97,30 @@ impl fmt::Display for BucketName {
         for NamePart { key, value, is_shared } in &self.path {
             write!(f, "|{}{}{}", in_name(key), if *is_shared { '~' } else { '=' }, in_name(value))?;
         }
-        write!(f, "}}:{}", Period(self.multiplier, self.unit))?;
-        match self.algorithm {
-            Algorithm::TokenBucket => Ok(()),
-            Algorithm::FixedWindow => write!(f, ":{}", self.algorithm.name()),
-        }
+        write!(f, "}}:{}", Suffix(self.multiplier, self.unit, self.algorithm))
     }
 }
 
-/// The period of a limit as a bucket's name has it: `minute`, `5minute`.
+/// What the name of a limit's bucket ends with: `minute`, `5minute`, `minute:fixed_window`. No two limits of a rule have the
+/// same.
 #[must_use]
-pub fn period(limit: &Limit) -> String {
-    Period(limit.multiplier(), limit.unit()).to_string()
+pub fn limit_suffix(limit: &Limit) -> String {
+    Suffix(limit.multiplier(), limit.unit(), limit.algorithm()).to_string()
 }
 
-struct Period(u32, Unit);
+struct Suffix(u32, Unit, Algorithm);
 
-impl fmt::Display for Period {
+impl fmt::Display for Suffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 != 1 {
-            self.0.fmt(f)?;
+        let Self(multiplier, unit, algorithm) = self;
+        if *multiplier != 1 {
+            multiplier.fmt(f)?;
         }
-        self.1.fmt(f)
+        unit.fmt(f)?;
+        match algorithm {
+            Algorithm::TokenBucket => Ok(()),
+            Algorithm::FixedWindow => write!(f, ":{}", algorithm.name()),
+        }
     }
 }
 

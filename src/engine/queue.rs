@@ -88,17 +88,17 @@ impl Slot {
         let may_borrow = plan != Plan::Renew || !terms.is_ending();
         (may_borrow && borrower.call.is_none() && is_wanted(borrower)).then(|| {
             // Before more is asked for.
-            let debt = if plan == Plan::Tell { None } else { borrower.repay(key, terms, now) };
+            let debt = if plan == Plan::Tell { None } else { borrower.repay(key, false, terms, now) };
             debt.unwrap_or_else(|| borrower.acquire(key, &mut self.record, plan, terms, now))
         })
     }
 
     /// Tells what was spent while the store could not be asked, unless a call is under way. Whether there is more to tell.
-    pub(super) fn repay(&mut self, terms: &Terms, now: Now) -> (Option<Call>, bool) {
+    pub(super) fn repay(&mut self, in_background: bool, terms: &Terms, now: Now) -> (Option<Call>, bool) {
         let key = self.key();
         let Some(borrower) = &mut self.borrower else { return (None, false) };
-        let call = if borrower.call.is_none() { borrower.repay(key, terms, now) } else { None };
-        let owes = borrower.fallback.is_some_and(|fallback| fallback.debt(terms, now) > 0);
+        let call = if borrower.call.is_none() { borrower.repay(key, in_background, terms, now) } else { None };
+        let owes = borrower.fallback.is_some_and(|fallback| fallback.is_owing(terms, now));
         borrower.is_among_debtors = owes;
         (call, owes)
     }
@@ -127,7 +127,7 @@ impl Slot {
 
     /// A call has been answered or has taken too long: another may be made.
     pub(super) fn end_call(&mut self, call: &Call) {
-        if let (Some(borrower), Purpose::Acquire { id, .. } | Purpose::Repay { id }) =
+        if let (Some(borrower), Purpose::Acquire { id, .. } | Purpose::Repay { id, .. }) =
             (&mut self.borrower, &call.purpose)
             && borrower.call == Some(*id)
         {
@@ -147,7 +147,8 @@ impl Slot {
         self.end_call(call);
         let Some(borrower) = &mut self.borrower else { return };
         borrower.heard_at = Some(now.monotonic);
-        borrower.has_repaid(call, true, terms, now);
+        borrower.has_repaid(call, false);
+        borrower.end_fallback(terms, now);
         let limit = &call.request.limit;
         if let (Purpose::Acquire { head, .. }, Operation::Acquire { needed, .. }) =
             (&call.purpose, &call.request.operation)
@@ -201,11 +202,11 @@ impl Slot {
         {
             borrower.leases.take_facts_back(facts, now.monotonic);
         }
-        borrower.has_repaid(call, !error.nothing_ran(), terms, now);
+        borrower.has_repaid(call, error.nothing_ran());
         borrower.renew_after = now.monotonic + scaled(RETRY_FLOOR, 1.0 + terms.random());
         if !error.is_transient() {
             for waiter in std::mem::take(&mut borrower.queue) {
-                self.resolve(waiter, |_| Outcome::Failed, now, decided);
+                self.resolve(waiter, |_| Outcome::FAILED, now, decided);
             }
         }
         self.answer(false, now, decided);
@@ -226,7 +227,7 @@ impl Slot {
             let missing = waiter.missing();
             let free = self.record.free(&waiter.limit, now);
             if time >= waiter.seat.request.deadline {
-                self.resolve(waiter, |_| Outcome::Failed, now, decided);
+                self.resolve(waiter, |_| Outcome::FAILED, now, decided);
             } else if waiter.hits == Hits::Look && has_heard {
                 self.resolve(waiter, |_| Outcome::Told { passes: free > 0 }, now, decided);
             } else if is_same_limit && left.is_empty() && missing <= borrower.leases.held(time) {

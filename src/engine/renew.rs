@@ -17,8 +17,8 @@ use super::{Engine, Trials};
 use crate::limit::Now;
 use crate::store::{Facts, LeaseFact, Operation, Reply, StoreCall, StoreError, UnusedFact, lease_pace};
 
-/// The store is told of so many debts at a time.
-const MOST_REPAID: usize = 64;
+/// So many debtors are looked at in one go.
+const MOST_LOOKED_AT: usize = 64;
 
 /// Why a request that waits is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +54,14 @@ impl Engine {
             self.put_on_agenda(slot, now);
             self.count_leased(slot);
         } else if let Ok(reply) = answer {
+            self.counts.leased.granted.add(reply.extra);
             calls.extend(give_everything_back(&call, reply, now));
         }
         drop(buckets);
+        if let Purpose::Repay { in_background: true, .. } = call.purpose {
+            self.debtors.end(answer.is_err(), now);
+            calls.extend(self.repay_debts(now));
+        }
         decided.extend(tell_debtor(&call, answer));
         self.finish_all(decided, now, &mut calls);
         calls
@@ -96,20 +101,23 @@ impl Engine {
     }
 
     /// Tells the store what was spent while it could not be asked, of a few buckets at a time: other replicas should know,
-    /// even if nobody asks for them here any more. For when it can be asked.
+    /// even if nobody asks for them here any more.
     pub fn repay_debts(&self, now: Now) -> Vec<Call> {
-        let mut debtors = self.debtors.lock();
-        let count = debtors.len().min(MOST_REPAID);
-        let due: Vec<_> = debtors.drain(..count).collect();
-        drop(debtors);
         let mut calls = Vec::new();
-        for key in due {
+        for _ in 0..MOST_LOOKED_AT {
+            if !self.debtors.may_tell(now) {
+                break;
+            }
+            let Some(key) = self.debtors.take() else { break };
             let mut buckets = self.table.lock([key].into_iter());
             let Some(slot) = buckets.get(key) else { continue };
-            let (call, owes) = slot.repay(&self.terms, now);
+            let (call, owes) = slot.repay(true, &self.terms, now);
+            if call.is_some() {
+                self.debtors.begin();
+            }
             calls.extend(call);
             if owes {
-                self.debtors.lock().push_back(key);
+                self.debtors.put(key);
             }
         }
         calls
@@ -123,7 +131,7 @@ impl Engine {
                 && let Some(borrower) = buckets.get(trial.check.key).and_then(|slot| slot.borrower.as_mut())
                 && !std::mem::replace(&mut borrower.is_among_debtors, true)
             {
-                self.debtors.lock().push_back(trial.check.key);
+                self.debtors.put(trial.check.key);
             }
         }
     }
@@ -134,7 +142,7 @@ impl Engine {
         self.terms.end();
         let mut calls = Vec::new();
         self.table.for_each(|slot| {
-            calls.extend(slot.repay(&self.terms, now).0.or_else(|| slot.return_all(&self.terms, now)));
+            calls.extend(slot.repay(false, &self.terms, now).0.or_else(|| slot.return_all(&self.terms, now)));
         });
         calls
     }
@@ -249,7 +257,7 @@ fn tell_debtor(call: &Call, answer: &Result<Reply, StoreError>) -> Option<Arc<Wa
     let Purpose::Debit { seat: Some(Seat { request, check }) } = &call.purpose else { return None };
     let outcome = match answer {
         Ok(reply) => Outcome::Told { passes: reply.granted },
-        Err(_) => Outcome::Failed,
+        Err(error) => Outcome::Failed { may_have_run: !error.nothing_ran() },
     };
     matches!(request.resolve(*check, outcome), Ok(Progress::Complete)).then(|| Arc::clone(request))
 }

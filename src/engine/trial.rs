@@ -161,13 +161,17 @@ impl<'p> Trial<'p> {
                     trial.effect = Effect::Debited;
                 }
             }
-            Outcome::Unknown | Outcome::Failed => trial.fall_back(buckets, terms, now),
+            // Of an overdraft the store was told when the request came.
+            Outcome::Unknown => trial.fall_back(!trial.is_overdraft(), buckets, terms, now),
+            Outcome::Failed { may_have_run } => {
+                trial.fall_back(!(trial.is_overdraft() && may_have_run), buckets, terms, now);
+            }
         }
         trial
     }
 
-    /// Decides without the store.
-    fn fall_back(&mut self, buckets: &mut Locked<'_>, terms: &Terms, now: Now) {
+    /// Decides without the store, which `is_owed` what passes.
+    fn fall_back(&mut self, is_owed: bool, buckets: &mut Locked<'_>, terms: &Terms, now: Now) {
         let check = &self.check;
         self.source = Source::Fallback;
         self.verdict = match check.failure_mode {
@@ -179,7 +183,7 @@ impl<'p> Trial<'p> {
                 let before = borrower.as_ref().and_then(|borrower| borrower.fallback);
                 let used = self.record.bucket.used();
                 let mut fallback = before.unwrap_or_else(|| Fallback::begin(&check.limit, used, terms, now));
-                let passes = fallback.apply(&check.limit, check.hits, check.overdraft, terms, now);
+                let passes = fallback.apply(check, is_owed, terms, now);
                 self.record = fallback.record();
                 if let Some(borrower) = borrower {
                     borrower.fallback = Some(fallback);

@@ -3,12 +3,13 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::decision::Code;
-use crate::percent::in_name;
-use crate::request::Descriptor;
-use crate::store::shortened;
+use crate::request::{Descriptor, Shown};
 
 /// What stands for all values that are too many. In the path of a value braces are escaped.
 const OVERFLOW: &str = "{overflow}";
+
+/// Longer values are cut, in bytes, and those that begin alike are one.
+const LONGEST_TEXT: usize = 200;
 
 /// How often descriptors were decided, by the values that they had: of so many values at most, and of all others together.
 #[derive(Debug, Default)]
@@ -25,12 +26,17 @@ type ByCode = [u64; Code::ALL.len()];
 
 impl ValueTallies {
     pub(super) fn count(&self, shown: &[bool], descriptor: &Descriptor, code: Code, most: usize) {
-        let value = name(shown, descriptor);
+        let is_shown = |index| if shown.get(index) == Some(&true) { Shown::WithValue } else { Shown::Nothing };
+        let value = descriptor.text(is_shown, LONGEST_TEXT);
         let mut known = self.0.lock();
         let Known { values, others } = &mut **known.get_or_insert_default();
-        let is_known = values.contains_key(&*value) || values.len() < most;
-        let by_code = if is_known { values.entry(value.into()).or_default() } else { others };
-        by_code[code as usize] += 1;
+        if let Some(by_code) = values.get_mut(&*value) {
+            by_code[code as usize] += 1;
+        } else if values.len() < most {
+            values.entry(value.into()).or_default()[code as usize] += 1;
+        } else {
+            others[code as usize] += 1;
+        }
     }
 
     /// Shows what was counted of each value and code.
@@ -45,19 +51,4 @@ impl ValueTallies {
         }
         Ok(())
     }
-}
-
-/// `tenant=acme|path=/export`: the entries that are shown, escaped as in the name of a bucket, and as long as such a name
-/// at most.
-fn name(shown: &[bool], descriptor: &Descriptor) -> String {
-    let mut name = String::new();
-    for (entry, _) in descriptor.entries.iter().zip(shown).filter(|(_, is_shown)| **is_shown) {
-        if !name.is_empty() {
-            name.push('|');
-        }
-        name.push_str(&in_name(&entry.key).to_string());
-        name.push('=');
-        name.push_str(&in_name(&entry.value).to_string());
-    }
-    shortened(name)
 }

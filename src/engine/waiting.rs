@@ -47,8 +47,16 @@ pub(super) enum Outcome {
     Refused,
     /// The store has been asked, and nothing need be undone whatever becomes of the request.
     Told { passes: bool },
-    /// The store cannot say.
-    Failed,
+    /// The store cannot say. A call that was made for it `may_have_run`.
+    Failed { may_have_run: bool },
+}
+
+impl Outcome {
+    pub(super) const FAILED: Self = Self::Failed { may_have_run: false };
+
+    pub(super) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
 }
 
 /// Whether more is to come after an outcome.

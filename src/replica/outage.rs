@@ -5,13 +5,16 @@ use tracing::info;
 use crate::engine::Counts;
 use crate::limit::{Micros, Now};
 use crate::policy::FailureMode;
+use crate::throttle::Throttle;
 
 /// An outage is over when the store is asked, and failure modes have decided nothing for so long.
 const QUIET: Micros = Micros::from_seconds(1);
 
 /// Notices when failure modes decide, and tells at the end what they have decided.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OutageWatch {
+    /// A call that fails now and then is not worth a line each time.
+    throttle: Throttle,
     seen: Decided,
     outage: Option<Outage>,
 }
@@ -21,6 +24,8 @@ struct Outage {
     began: Micros,
     before: Decided,
     last: Micros,
+    /// All of the store was asked all the time: only some calls have failed.
+    was_asked: bool,
 }
 
 /// How many limits each failure mode has decided.
@@ -28,6 +33,10 @@ struct Outage {
 struct Decided([u64; FailureMode::ALL.len()]);
 
 impl OutageWatch {
+    pub(super) fn new() -> Self {
+        Self { throttle: Throttle::new(Micros::from_seconds(60)), seen: Decided::default(), outage: None }
+    }
+
     /// Has a look. To be called several times a second.
     pub(super) fn look(&mut self, counts: &Counts, is_asked: bool, now: Now) {
         let (before, time) = (self.seen, now.monotonic);
@@ -35,12 +44,15 @@ impl OutageWatch {
         let is_quiet = is_asked && self.seen == before;
         match &mut self.outage {
             None if is_quiet => {}
-            None => self.outage = Some(Outage { began: time, before, last: time }),
-            Some(outage) if !is_quiet => outage.last = time,
+            None => self.outage = Some(Outage { began: time, before, last: time, was_asked: is_asked }),
+            Some(outage) if !is_quiet => {
+                outage.last = time;
+                outage.was_asked &= is_asked;
+            }
             Some(outage) if time - outage.last < QUIET => {}
             Some(outage) => {
                 let decided = self.seen.since(outage.before);
-                if decided != Decided::default() {
+                if decided != Decided::default() && (!outage.was_asked || self.throttle.admit(now).is_some()) {
                     let seconds = (outage.last - outage.began).0.div_ceil(1_000_000);
                     info!("failure modes decide no more; in {seconds} s they have decided {decided}");
                 }

@@ -20,7 +20,7 @@ use super::listen::grpc_connections;
 use super::sniff::sniff;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, deadline, reflection};
 use crate::request::RateLimitRequest;
-use crate::telemetry::trace::Face;
+use crate::trace::Face;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 

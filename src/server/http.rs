@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::answer::AnswerError;
 use super::{App, BoxError, MAX_MESSAGE_BYTES, Phase, json};
-use crate::telemetry::trace::{Face, Picked};
+use crate::trace::{Face, Picked};
 
 pub(super) async fn serve(
     listener: TcpListener,

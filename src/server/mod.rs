@@ -29,14 +29,14 @@ pub use listen::Listeners;
 pub use signals::signals;
 
 use crate::clock::{Clock, Reading};
-use crate::engine::Decision;
+use crate::engine::{Decision, Unavailable};
 use crate::limit::Micros;
 use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::trace::{Face, Picked, RequestSpan};
-use answer::Answering;
+use crate::trace::{Face, Picked, RequestSpan};
+use answer::{AnswerError, Answering};
 use decision_log::DecisionLog;
 use response::to_response;
 
@@ -105,40 +105,36 @@ impl App {
                 Answering::ready(Err(invalid.into()))
             }
             Ok(Deciding::Decided(decision)) => {
-                self.log.tell(
-                    &decision,
-                    request,
-                    &self.replica.engine,
-                    span.as_deref().map(RequestSpan::cause),
-                    asked.now,
-                );
-                if let Some(span) = span {
-                    span.decided(&decision, false);
-                }
-                Answering::ready(Ok(self.respond(decision, request, asked)))
+                Answering::ready(self.conclude(Ok(decision), request, asked, span, false))
             }
             Ok(Deciding::Waits(decision)) => {
                 let (app, request) = (Arc::clone(self), request.clone());
                 Answering::Waits(Box::pin(async move {
                     let decision = decision.await;
-                    if let Ok(decision) = &decision {
-                        let cause = span.as_deref().map(RequestSpan::cause);
-                        app.log.tell(decision, &request, &app.replica.engine, cause, app.clock().now());
-                    }
-                    match (span, &decision) {
-                        (Some(span), Ok(decision)) => span.decided(decision, true),
-                        (Some(span), Err(unavailable)) => span.unavailable(unavailable),
-                        (None, _) => {}
-                    }
-                    Ok(app.respond(decision?, &request, asked))
+                    app.conclude(decision, &request, asked, span, true)
                 }))
             }
         }
     }
 
-    fn respond(&self, decision: Decision, request: &RateLimitRequest, asked: Reading) -> RateLimitResponse {
+    /// Tells all who want to know what has become of a request.
+    fn conclude(
+        &self,
+        decision: Result<Decision, Unavailable>,
+        request: &RateLimitRequest,
+        asked: Reading,
+        span: Option<Box<RequestSpan>>,
+        has_waited: bool,
+    ) -> Result<RateLimitResponse, AnswerError> {
         self.metrics.observe_decision(asked.elapsed());
-        to_response(decision, request, &self.response)
+        let cause = span.as_deref().map(RequestSpan::cause);
+        self.log.tell(decision.as_ref().map_err(|error| *error), request, &self.replica.engine, cause, asked.now);
+        match (span, &decision) {
+            (Some(span), Ok(decision)) => span.decided(decision, has_waited),
+            (Some(span), Err(unavailable)) => span.unavailable(unavailable),
+            (None, _) => {}
+        }
+        Ok(to_response(decision?, request, &self.response))
     }
 }
 

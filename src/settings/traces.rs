@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use http::{HeaderName, HeaderValue};
 
 use super::switch;
-use crate::telemetry::trace::{OtlpEndpoint, OtlpProtocol, Ratio, Sampling, TracerSettings};
+use crate::trace::{OtlpEndpoint, OtlpProtocol, Ratio, Sampling, TracerSettings};
 
 /// How long a collector may take for a batch, if nobody says: what OpenTelemetry recommends.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);

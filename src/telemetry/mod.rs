@@ -2,4 +2,3 @@
 
 pub mod log;
 pub mod metrics;
-pub mod trace;

@@ -9,8 +9,8 @@ struct World {
     engine: Engine,
     store: MemoryStore,
     is_there: bool,
-    /// Whether what is sent to a store that is not there is lost, or not sent at all.
-    loses: bool,
+    /// What comes of a call while it is not.
+    error: StoreError,
     now: Now,
     /// What the store was told to debit.
     debited: Vec<u64>,
@@ -22,7 +22,8 @@ impl World {
         let policy = policy(&format!("{{domain: d, descriptors: [{{key: key, rate_limit: {limit}}}]}}"));
         let engine = Engine::new(policy, settings, START);
         engine.set_replicas(2);
-        Self { engine, store: MemoryStore::default(), is_there: true, loses: false, now: START, debited: Vec::new() }
+        let error = StoreError::Unreachable("it is not there".to_owned());
+        Self { engine, store: MemoryStore::default(), is_there: true, error, now: START, debited: Vec::new() }
     }
 
     fn make(&mut self, mut calls: Vec<Call>) {
@@ -32,10 +33,8 @@ impl World {
                     self.debited.push(hits);
                 }
                 Ok(self.store.serve(&call.request, self.now.utc))
-            } else if self.loses {
-                Err(StoreError::Lost("it is not there".to_owned()))
             } else {
-                Err(StoreError::Unreachable("it is not there".to_owned()))
+                Err(self.error.clone())
             };
             calls.extend(self.engine.take_answer(call, &answer, self.now));
         }
@@ -48,7 +47,7 @@ impl World {
             Answer::Decided(decision) => decision,
             Answer::Waiting(mut waiting) => match waiting.decision.try_recv() {
                 Ok(decision) => decision.unwrap(),
-                Err(_) => self.engine.give_up(&waiting, self.now).0.unwrap().unwrap(),
+                Err(_) => self.engine.give_up(&waiting, self.now).decision.unwrap().unwrap(),
             },
         };
         (decision.code, decision.source)
@@ -110,21 +109,24 @@ fn what_nobody_asks_for_any_more_is_told_in_the_background_a_few_at_a_time() {
     for key in 0..100 {
         assert_eq!(world.passing(&key.to_string(), 3), 3);
     }
-    assert_eq!(world.repay(), 64);
+    assert_eq!(world.repay(), 4);
+    assert_eq!(world.repay(), 0, "none for a while after one has failed");
     world.is_there = true;
-    let rounds: Vec<_> = (0..4).map(|_| world.repay()).collect();
-    assert_eq!(rounds, [64, 36, 0, 0], "those that failed have been told too");
-    assert_eq!(world.debited, [3; 100]);
+    world.now.monotonic = world.now.monotonic + Micros::from_seconds(1);
+    assert_eq!(world.repay(), 4);
+    assert_eq!(world.debited, [3; 100], "each answer is followed by the next");
+    assert_eq!(world.repay(), 0);
 }
 
 #[test]
 fn a_debt_that_may_have_been_told_is_not_told_again() {
     let mut world = World::with(HUNDRED);
-    (world.is_there, world.loses) = (false, false);
+    world.is_there = false;
     assert_eq!(world.passing("a", 5), 5);
-    world.loses = true;
+    world.error = StoreError::Lost("it may have come".to_owned());
     assert_eq!(world.repay(), 1);
-    (world.is_there, world.loses) = (true, false);
+    world.is_there = true;
+    world.now.monotonic = world.now.monotonic + Micros::from_seconds(1);
     world.ask("a", 1);
     assert_eq!((world.repay(), world.debited.len()), (0, 0));
 }
@@ -140,13 +142,54 @@ fn each_failure_mode_counts_what_it_decides() {
 }
 
 #[test]
-fn who_comes_while_others_have_asked_waits_behind_them() {
+fn who_comes_while_others_have_asked_has_waited_behind_them() {
     let world = World::with(HUNDRED);
-    let waiting = |key: &str| match world.engine.decide(&request(&[descriptor(key)]), world.now).unwrap().answer {
+    let in_vain = |key: &str| match world.engine.decide(&request(&[descriptor(key)]), world.now).unwrap().answer {
         Answer::Waiting(waiting) => waiting,
         Answer::Decided(_) => panic!("nothing is known here"),
     };
-    assert_eq!(waiting("key=a").behind, None);
-    assert_eq!(waiting("key=a").behind.as_deref(), Some("{d|key=a}:day"));
-    assert_eq!(waiting("key=b").behind, None);
+    let waiting = ["key=a", "key=a", "key=b"].map(in_vain);
+    let in_vain = waiting.map(|waiting| world.engine.give_up(&waiting, world.now).in_vain.len());
+    assert_eq!(in_vain, [0, 1, 0]);
+}
+
+#[test]
+fn a_limit_holds_while_the_store_answers_with_errors() {
+    let mut world = World::with(HUNDRED);
+    (world.is_there, world.error) = (false, StoreError::Malformed("WRONGTYPE".to_owned()));
+    assert_eq!(world.passing("a", 200), 50, "not a fresh part after each error");
+    world.repay();
+    assert_eq!(world.passing("a", 200), 0);
+}
+
+#[test]
+fn a_late_overdraft_is_not_told_again() {
+    let mut world = World::with("{requests_per_unit: 100, unit: day, overdraft: true}");
+    (world.is_there, world.error) = (false, StoreError::Lost("too late".to_owned()));
+    world.ask("a", 5);
+    world.is_there = true;
+    world.repay();
+    world.ask("a", 1);
+    assert_eq!(world.debited, [1], "the five have been told, or nobody knows");
+    world.is_there = false;
+    world.error = StoreError::Unreachable("not sent".to_owned());
+    world.ask("a", 5);
+    world.is_there = true;
+    world.now.monotonic = world.now.monotonic + Micros::from_seconds(2);
+    world.repay();
+    assert_eq!(world.debited, [1, 5], "these were certainly not told");
+}
+
+#[test]
+fn the_next_outage_begins_with_what_is_known_by_then() {
+    let mut world = World::with("{requests_per_unit: 100, unit: second}");
+    world.is_there = false;
+    assert_eq!(world.passing("a", 80), 50);
+    let second = Micros::from_seconds(1);
+    world.now = Now { monotonic: world.now.monotonic + second, utc: world.now.utc + second };
+    world.is_there = true;
+    assert_eq!(world.passing("a", 200), 100);
+    assert!(world.debited.is_empty(), "all of it has flowed back");
+    world.is_there = false;
+    assert_eq!(world.passing("a", 200), 0);
 }

@@ -138,11 +138,15 @@ impl Link {
         format!("no answer within {:?}", self.patience)
     }
 
-    /// Whether the server does in time what it should, once there is a connection. A refusal is an answer, too.
-    pub(super) async fn answers(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> bool {
+    /// Waits until there is a connection to try.
+    pub(super) async fn possible(&self) {
         if !self.wait_until_up().await {
-            return pending().await;
+            pending::<()>().await;
         }
+    }
+
+    /// Whether the server does in time what it should. A refusal is an answer, too.
+    pub(super) async fn answers(&self, invocation: &Invocation<'_, impl ToRedisArgs>) -> bool {
         let Ok(connection) = self.connection().await else { return false };
         let mut answer = pin!(connection.run(invocation, false));
         if let Ok(answer) = timeout(self.patience, &mut answer).await {

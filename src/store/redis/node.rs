@@ -61,7 +61,7 @@ impl Node {
             async move {
                 let Probe { script, key, arguments } = &common.probe;
                 let probe = Invocation { script, key, arguments };
-                link.breaker.run(&link.name, || link.comes_up(), || link.answers(&probe)).await;
+                link.breaker.run(&link.name, || link.comes_up(), || link.possible(), || link.answers(&probe)).await;
             }
         };
         Self { link, _keeper: BackgroundTask::spawn(keeper.run()), _breaker: BackgroundTask::spawn(breaker) }

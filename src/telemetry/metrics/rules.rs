@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::family::Families;
-use crate::engine::{ActivePolicy, Engine, Tally, period};
+use crate::engine::{ActivePolicy, Engine, Tally, limit_suffix};
 use crate::limit::Limit;
 use crate::policy::RuleLimit;
 
@@ -85,10 +85,9 @@ fn for_each_decision(
 
 fn for_each_limit(active: &ActivePolicy, mut visit: impl FnMut(&[(&str, &str)], &Limit) -> fmt::Result) -> fmt::Result {
     for_each(active, |it| {
-        it.limits
-            .iter()
-            .filter_map(|limit| limit.quota.limit())
-            .try_for_each(|limit| visit(&[("domain", it.domain), ("rule", it.rule), ("unit", &period(limit))], limit))
+        it.limits.iter().filter_map(|limit| limit.quota.limit()).try_for_each(|limit| {
+            visit(&[("domain", it.domain), ("rule", it.rule), ("unit", &limit_suffix(limit))], limit)
+        })
     })
 }
 

@@ -192,7 +192,7 @@ impl World {
             }
             Event::Deadline { request } => {
                 let Some(waits) = self.requests.remove(&request) else { return };
-                let (decision, calls) = self.fleet[waits.replica].engine.give_up(&waits.waiting, now);
+                let GivenUp { decision, calls, .. } = self.fleet[waits.replica].engine.give_up(&waits.waiting, now);
                 let decision = decision.expect("what is decided has been told");
                 self.answered(&waits, &decision);
                 self.follow(waits.replica, calls);

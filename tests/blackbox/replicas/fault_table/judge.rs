@@ -179,7 +179,7 @@ impl Promises<'_> {
         let bursts = 2 + if outcome.row.forgets { outcome.outages.len() as u64 } else { 0 };
         let cut_off = |outage: &Outage| (0..REPLICAS).filter(|replica| outage.is_of(*replica)).count() as u64;
         let time_apart = |outage: &Outage| {
-            let is_of_all = cut_off(outage) == REPLICAS as u64;
+            let is_of_all = cut_off(outage) == u64::from(REPLICAS);
             outage.healed_after + if is_of_all { 0 } else { outage.ended - outage.begun }
         };
         let apart: u64 = outcome.outages.iter().map(|outage| cut_off(outage) * time_apart(outage)).sum();

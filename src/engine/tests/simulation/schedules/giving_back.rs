@@ -68,7 +68,7 @@ fn a_lease_is_given_back_while_a_late_reply_brings_more() {
     let late = calls.remove(0);
     let late_reply = desk.serve(&late);
     desk.pass(10_000);
-    let (decision, more) = engine.give_up(&waiting, desk.now());
+    let GivenUp { decision, calls: more, .. } = engine.give_up(&waiting, desk.now());
     assert_eq!(decision.unwrap().unwrap().code, Code::OverLimit);
     assert!(code(&mut waiting).is_none());
     desk.make(&engine, more);
@@ -97,7 +97,7 @@ fn the_reply_to_a_request_that_gave_up_is_held_and_what_it_needed_goes_back() {
     let reply = desk.serve(&call);
     assert!(reply.granted && reply.extra > 0);
     desk.pass(10_000);
-    let (_, more) = engine.give_up(&waiting, desk.now());
+    let more = engine.give_up(&waiting, desk.now()).calls;
     desk.make(&engine, more);
     let more = desk.bring(&engine, call, reply);
     assert_eq!(desk.make(&engine, more), 1, "what is unused is told at once");
@@ -180,7 +180,7 @@ fn the_answer_to_a_bucket_that_has_gone_is_given_back() {
     let reply = desk.serve(&call);
     assert!(reply.extra > 0);
     desk.pass(10_000);
-    let mut more = engine.give_up(&waiting, desk.now()).1;
+    let mut more = engine.give_up(&waiting, desk.now()).calls;
     more.extend(engine.call_is_overdue(&call, desk.now()));
     desk.make(&engine, more);
     assert!(desk.passes(&engine, &[costing("wide=another", 2)]));

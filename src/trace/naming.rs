@@ -1,10 +1,8 @@
 //! What spans say of descriptors and buckets. Values are what clients send, and may be secrets; keys are what the
 //! operator has written.
 
-use std::fmt::Write;
-
 use crate::percent::in_name;
-use crate::request::{Descriptor, RateLimitRequest};
+use crate::request::{Descriptor, RateLimitRequest, Shown};
 
 /// Longer texts are cut.
 const LONGEST_TEXT: usize = 256;
@@ -13,24 +11,15 @@ const LONGEST_TEXT: usize = 256;
 pub(super) const MOST_DESCRIPTORS: usize = 16;
 
 pub(super) fn domain(request: &RateLimitRequest) -> String {
-    cut(in_name(&request.domain).to_string())
+    let mut domain = in_name(&request.domain[..request.domain.len().min(LONGEST_TEXT)]).to_string();
+    // All of it is ASCII.
+    domain.truncate(LONGEST_TEXT);
+    domain
 }
 
 /// A descriptor as `tenant|path`, or with values as `tenant=acme|path=/export`.
 pub(super) fn descriptor(descriptor: &Descriptor, with_values: bool) -> String {
-    let mut text = String::new();
-    for entry in &descriptor.entries {
-        if text.len() >= LONGEST_TEXT {
-            break;
-        }
-        let separator = if text.is_empty() { "" } else { "|" };
-        // Writing to a string does not fail.
-        let _ = write!(text, "{separator}{}", in_name(&entry.key));
-        if with_values {
-            let _ = write!(text, "={}", in_name(&entry.value));
-        }
-    }
-    cut(text)
+    descriptor.text(|_| if with_values { Shown::WithValue } else { Shown::KeyAlone }, LONGEST_TEXT)
 }
 
 /// The name of a bucket without the values in it: `{api|tenant}:minute` of `{api|tenant=acme}:minute`. A pattern that all
@@ -43,12 +32,6 @@ pub(super) fn bucket_without_values(name: &str) -> String {
     let path = path.split_once("%#").map_or(path, |(kept, _)| kept);
     let keys: Vec<&str> = path.split('|').map(|part| part.split_once('=').map_or(part, |(key, _)| key)).collect();
     format!("{{{}}}{suffix}", keys.join("|"))
-}
-
-/// All of it is ASCII.
-fn cut(mut text: String) -> String {
-    text.truncate(LONGEST_TEXT);
-    text
 }
 
 #[cfg(test)]

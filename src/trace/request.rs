@@ -7,7 +7,7 @@ use opentelemetry::{Array, KeyValue, StringValue, Value};
 use super::{FinishedSpan, Tracer, naming};
 use crate::cause::Cause;
 use crate::clock::Reading;
-use crate::engine::{Decision, InvalidRequest, Unavailable};
+use crate::engine::{Code, Decision, InvalidRequest, Unavailable};
 use crate::request::RateLimitRequest;
 
 /// The way on which a request comes.
@@ -73,17 +73,19 @@ impl RequestSpan {
     }
 
     pub fn decided(mut self, decision: &Decision, has_waited: bool) {
-        let code = decision.code.name();
         let statuses = decision.statuses.iter().take(naming::MOST_DESCRIPTORS);
         if let Some(attributes) = &mut self.attributes {
             attributes.extend([
-                KeyValue::new("comporta.code", code),
+                KeyValue::new("comporta.code", decision.code.name()),
                 KeyValue::new("comporta.source", decision.source.name()),
                 KeyValue::new("comporta.waited", has_waited),
                 texts("comporta.descriptor.codes", statuses.map(|status| status.code.name().into())),
             ]);
         }
-        let http = if code == "ok" { 200 } else { 429 };
+        let http = match decision.code {
+            Code::Ok => 200,
+            Code::OverLimit => 429,
+        };
         self.end(Outcome { grpc: "OK", http, fault: None });
     }
 

@@ -145,6 +145,12 @@ fn nobody_waits_for_a_redis_that_is_not_there_and_it_is_used_when_it_comes() {
     let page = http::get(comporta.addresses.http, "/readyz").unwrap();
     assert_eq!(page.status, 200);
     assert!(page.body.starts_with("ok\nredis: not asked: ") && page.body.contains("Connection refused"), "{page:?}");
+    let metrics = http::get(comporta.addresses.admin, "/metrics").unwrap().body;
+    for (name, value) in [("breaker_state", "2"), ("breaker_transitions_total", "1")] {
+        let is_told =
+            |line: &str| line.starts_with(&format!("comporta_{name}{{node=\"redis://")) && line.ends_with(value);
+        assert!(metrics.lines().any(is_told), "{name} is not {value}: {metrics}");
+    }
     let _redis = setup.start();
     wait_for("the breaker to close", || comporta.log().contains("is asked again, after").then_some(()));
     assert_eq!([0; 3].map(|_| ask_with(&comporta, "closed", "last")), [200, 200, 429]);

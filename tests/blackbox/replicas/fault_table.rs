@@ -169,6 +169,12 @@ fn redis_is_full() {
 }
 
 #[test]
+fn scripts_are_forbidden() {
+    let allow = |rights| move |scene: &mut scene::Scene| scene.command(&["ACL", "SETUSER", "default", rights]);
+    Row::new("scripts forbidden (NOPERM)").run(&[Fault::of_all(allow("-@scripting"), allow("+@scripting"))]);
+}
+
+#[test]
 fn the_password_is_wrong() {
     Row::new("wrong password").run(&[Fault::of_all(
         |scene| {

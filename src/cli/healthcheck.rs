@@ -20,7 +20,12 @@ pub(super) fn run(address: &HttpAddress) -> ExitCode {
             if answer.is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("error: nobody answers on {}: {error}; give --http-addr as to serve", address.http_addr);
+            let cause = match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("no answer within {PATIENCE:?}"),
+                io::ErrorKind::InvalidData => "what answers is no Comporta".to_owned(),
+                _ => error.to_string(),
+            };
+            eprintln!("error: nobody answers on {}: {cause}; give --http-addr as to serve", address.http_addr);
             ExitCode::FAILURE
         }
     }

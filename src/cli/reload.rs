@@ -15,6 +15,10 @@ pub(super) async fn reload_when_told(mut told: Signal, replica: Arc<Replica>, se
         let (path, defaults) = (settings.path.clone(), settings.defaults.defaults());
         let shown = path.display().to_string();
         match spawn_blocking(move || policy::load(&path, &defaults)).await {
+            Ok(Ok(loaded)) if loaded.policy.hash() == replica.engine.active().policy.hash() => {
+                info!("the policy in {shown} has not changed");
+                replica.engine.keep_policy();
+            }
             Ok(Ok(loaded)) => {
                 info!("loaded the policy in {shown} anew: {}", summary(&loaded.policy));
                 replica.engine.set_policy(loaded.policy, replica.clock.now());

@@ -32,7 +32,8 @@ pub(super) fn run(settings: &ServeSettings) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    telemetry::log::init(settings.log_level.clone(), settings.log_format);
+    // Until the end of the process.
+    let _log = telemetry::log::init(settings.log_level.clone(), settings.log_format);
     if let Some(tracer) = &tracer {
         info!("sending traces to {}, {}", tracer.endpoint, tracer.protocol.name());
     }

@@ -434,6 +434,11 @@ impl Engine {
         self.loads.succeeded();
     }
 
+    /// Takes note that the policy was loaded anew, and is the same.
+    pub fn keep_policy(&self) {
+        self.loads.succeeded();
+    }
+
     /// Takes note that a policy has faults. The one in force stays.
     pub fn refuse_policy(&self, faults: &Faults) {
         self.loads.failed(faults);

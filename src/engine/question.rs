@@ -189,10 +189,11 @@ impl<'p> Counter<'p> {
     }
 }
 
-/// Hits that a descriptor asks for; none if it looks, or gives back.
+/// Hits that a descriptor asks for, as they are counted; none if it looks, or gives back. Clients may name any number, and
+/// what is counted must not overflow.
 pub(super) fn hits_asked(descriptor: &Descriptor, of_request: u32) -> u64 {
     match hits_of(descriptor, of_request) {
-        Hits::Take(hits) => hits,
+        Hits::Take(hits) => hits.min(u32::MAX.into()),
         Hits::Look | Hits::GiveBack(_) => 0,
     }
 }

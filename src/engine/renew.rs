@@ -229,8 +229,8 @@ impl Engine {
 
     /// After a request has been decided: borrows ahead, and tells what cannot wait.
     ///
-    /// Only a request that `passes` shows that leases are spent. One that is refused must not borrow: the answer would
-    /// be that nothing is free, and what is known of the refusal would be forgotten.
+    /// Only a check that passes in a request that `passes` shows that leases are spent. One that is refused must not borrow,
+    /// even if nobody minds: the answer would be that nothing is free, and what is known of the refusal would be forgotten.
     pub(super) fn keep_up(
         &self,
         trials: &Trials<'_>,
@@ -242,7 +242,7 @@ impl Engine {
         for trial in trials.iter().filter(|trial| trial.wants_upkeep) {
             if let Some(slot) = buckets.get(trial.check.key) {
                 calls.extend(slot.serve(&self.terms, now));
-                if passes {
+                if passes && !trial.refuses() {
                     calls.extend(slot.renew(&self.terms, now));
                 }
                 calls.extend(slot.tell_unused(&self.terms, now));

@@ -1,11 +1,14 @@
 use std::fmt;
 
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::engine::Counts;
 use crate::limit::{Micros, Now};
 use crate::policy::FailureMode;
 use crate::throttle::Throttle;
+
+/// An outage in which Redis is asked is told of after so long; others are told of by who does not ask it any more.
+const LONG: Micros = Micros::from_seconds(5);
 
 /// An outage is over when the store is asked, and failure modes have decided nothing for so long.
 const QUIET: Micros = Micros::from_seconds(1);
@@ -15,6 +18,7 @@ const QUIET: Micros = Micros::from_seconds(1);
 pub(super) struct OutageWatch {
     /// A call that fails now and then is not worth a line each time.
     throttle: Throttle,
+    lasting: Throttle,
     seen: Decided,
     outage: Option<Outage>,
 }
@@ -34,7 +38,8 @@ struct Decided([u64; FailureMode::ALL.len()]);
 
 impl OutageWatch {
     pub(super) fn new() -> Self {
-        Self { throttle: Throttle::new(Micros::from_seconds(60)), seen: Decided::default(), outage: None }
+        let throttle = || Throttle::new(Micros::from_seconds(60));
+        Self { throttle: throttle(), lasting: throttle(), seen: Decided::default(), outage: None }
     }
 
     /// Has a look. To be called several times a second.
@@ -48,6 +53,12 @@ impl OutageWatch {
             Some(outage) if !is_quiet => {
                 outage.last = time;
                 outage.was_asked &= is_asked;
+                if outage.was_asked && time - outage.began >= LONG && self.lasting.admit(now).is_some() {
+                    let decided = self.seen.since(outage.before);
+                    warn!(
+                        "failure modes have decided {decided}, though Redis is asked: calls to it fail, or take too long"
+                    );
+                }
             }
             Some(outage) if time - outage.last < QUIET => {}
             Some(outage) => {
@@ -71,7 +82,7 @@ impl Decided {
 impl fmt::Display for Decided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: u64 = self.0.iter().sum();
-        write!(f, "{total} limits")?;
+        write!(f, "{total} limit{}", if total == 1 { "" } else { "s" })?;
         let each = FailureMode::ALL.iter().zip(self.0).filter(|(_, count)| *count > 0);
         each.enumerate().try_for_each(|(index, (mode, count))| {
             write!(f, "{} {count} {}", if index == 0 { ":" } else { "," }, mode.name())

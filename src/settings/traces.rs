@@ -74,6 +74,9 @@ impl TraceSettings {
         if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
         }
+        if variable("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp") {
+            return Err("OTEL_TRACES_EXPORTER: give otlp or none".to_owned());
+        }
         let Some((endpoint, is_for_traces)) = self.endpoint(&variable)? else {
             let ratio = self.trace_ratio.map(|_| "--trace-ratio");
             let protocol = self.otlp_protocol.map(|_| "--otlp-protocol");

@@ -47,7 +47,8 @@ impl StoreError {
     }
 
     /// The cause alone.
-    pub(super) fn into_cause(self) -> String {
+    #[must_use]
+    pub fn cause(&self) -> &str {
         match self {
             Self::Unreachable(cause)
             | Self::Lost(cause)

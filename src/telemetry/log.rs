@@ -1,5 +1,7 @@
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -27,9 +29,21 @@ impl LogFormat {
     }
 }
 
-/// Begins to log to stderr what `filter` lets through.
-pub fn init(filter: Targets, format: LogFormat) {
-    let lines = fmt::layer().with_writer(io::stderr);
+/// So many lines may wait until they are read.
+const MOST_WAITING: usize = 10_000;
+
+/// Lines that nobody could read in time.
+static LOST: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// Begins to log to stderr what `filter` lets through, from a thread of its own: whoever reads the log slowly, or not at all,
+/// holds up nobody. Lines are lost then, when [`MOST_WAITING`] wait. Dropped, what is returned writes the last ones, and waits a
+/// second for that at most.
+pub fn init(filter: Targets, format: LogFormat) -> WorkerGuard {
+    let builder = NonBlockingBuilder::default().buffered_lines_limit(MOST_WAITING);
+    let (writer, guard) = builder.finish(io::stderr());
+    // It is called once.
+    let _ = LOST.set(writer.error_counter());
+    let lines = fmt::layer().with_writer(writer);
     match format {
         LogFormat::Text => {
             let lines = lines.with_ansi(io::stderr().is_terminal()).with_target(false);
@@ -37,4 +51,11 @@ pub fn init(filter: Targets, format: LogFormat) {
         }
         LogFormat::Json => registry().with(lines.json().flatten_event(true)).with(filter).init(),
     }
+    guard
+}
+
+/// How many lines were lost because the log was not read.
+#[must_use]
+pub fn lost_lines() -> u64 {
+    LOST.get().map_or(0, |lost| lost.dropped_lines() as u64)
 }

@@ -69,6 +69,8 @@ impl Collector for ServiceCollector {
         store::encode(&self.replica, &mut families)?;
         self.buckets(&mut families)?;
         self.policy(&mut families)?;
+        let lost = super::log::lost_lines();
+        families.counter("log_lines_lost", "Lines of the log that nobody read in time")?.only(lost)?;
         let mut info = families.gauge("build_info", "The version that runs; always 1")?;
         info.of(&[("version", env!("CARGO_PKG_VERSION"))], 1)
     }

@@ -21,6 +21,7 @@ mod metrics;
 mod redis_store;
 mod reload;
 mod replicas;
+mod shadow;
 mod shutdown;
 mod stack;
 mod store_scripts;

@@ -177,7 +177,7 @@ impl Cluster {
             (map.primaries(), map.no_owner(0))
         };
         if primaries.is_empty() {
-            return format!("not asked: {}", nobody.into_cause());
+            return format!("not asked: {}", nobody.cause());
         }
         let troubles: Vec<String> = primaries
             .iter()

@@ -27,7 +27,7 @@ pub(super) async fn newest_of_most<T: Send + 'static, Age: Ord>(
             Some(_) => StoreError::Refused,
             None => StoreError::Unreachable,
         };
-        let causes: Vec<String> = failures.into_iter().map(StoreError::into_cause).collect();
+        let causes: Vec<String> = failures.into_iter().map(|failure| failure.cause().to_owned()).collect();
         kind(format!("{what}: {}", causes.join("; ")))
     })
 }

@@ -39,6 +39,8 @@ pub(super) struct Link {
     pub(super) traffic: Traffic,
 }
 
+const NO_CONNECTION: &str = "there is no connection";
+
 /// Why a call has no result.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -85,7 +87,7 @@ impl Link {
             Ok(connection) => connection,
             Err(error) => {
                 // Who keeps the connection tells why there is none.
-                permit.failed("there is no connection");
+                permit.failed(NO_CONNECTION);
                 return Err(error.into());
             }
         };
@@ -136,6 +138,17 @@ impl Link {
 
     fn no_answer(&self) -> String {
         format!("no answer within {:?}", self.patience)
+    }
+
+    /// Counts attempts to connect that have failed, so that no request has to find out.
+    pub(super) async fn count_failed_attempts(&self) {
+        let mut state = self.state.clone();
+        while state.changed().await.is_ok() {
+            if let LinkState::Down(_) = &*state.borrow_and_update() {
+                // Who keeps the connection tells why there is none.
+                self.breaker.count_failure(NO_CONNECTION);
+            }
+        }
     }
 
     /// Waits until there is a connection to try.
@@ -191,7 +204,7 @@ impl Link {
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.state.borrow();
         match state.usable() {
-            None => Some(format!("not asked: {}", state.cause().into_cause())),
+            None => Some(format!("not asked: {}", state.cause().cause())),
             Some(_) if !self.breaker.is_closed() => Some(format!("not asked: {}", self.breaker.cause())),
             Some(_) => None,
         }

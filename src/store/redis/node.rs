@@ -61,7 +61,10 @@ impl Node {
             async move {
                 let Probe { script, key, arguments } = &common.probe;
                 let probe = Invocation { script, key, arguments };
-                link.breaker.run(&link.name, || link.comes_up(), || link.possible(), || link.answers(&probe)).await;
+                tokio::join!(
+                    link.breaker.run(&link.name, || link.comes_up(), || link.possible(), || link.answers(&probe)),
+                    link.count_failed_attempts()
+                );
             }
         };
         Self { link, _keeper: BackgroundTask::spawn(keeper.run()), _breaker: BackgroundTask::spawn(breaker) }

@@ -87,15 +87,27 @@ impl Setup {
         comporta
     }
 
+    /// The same, with a log that nobody reads.
+    pub(crate) fn start_unread(&self) -> Comporta {
+        let process = Process::start_unread("comporta", &mut self.command(), self.folder.path().join("log"));
+        let mut comporta = Comporta { process, addresses: self.addresses };
+        comporta.wait_until_ready();
+        comporta
+    }
+
     /// Starts the service, and waits for nothing.
     pub(crate) fn launch(&self) -> Comporta {
+        Comporta::launch(&mut self.command(), self.addresses, self.folder.path().join("log"))
+    }
+
+    fn command(&self) -> Command {
         let mut command = command();
         command.arg("serve").arg("--policy").arg(&self.policy);
         command.arg("--grpc-addr").arg(self.addresses.grpc.to_string());
         command.arg("--http-addr").arg(self.addresses.http.to_string());
         command.arg("--admin-addr").arg(self.addresses.admin.to_string());
         command.args(&self.flags).envs(self.environment.iter().copied());
-        Comporta::launch(&mut command, self.addresses, self.folder.path().join("log"))
+        command
     }
 }
 

@@ -21,13 +21,18 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(name: &'static str, command: &mut Command, log: PathBuf) -> Self {
         let output = File::create(&log).unwrap();
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().unwrap())
-            .stderr(output)
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
-        Self { name, child, log }
+        let errors = output.try_clone().unwrap();
+        Self::spawn(name, command.stdout(output).stderr(errors), log)
+    }
+
+    /// What it prints to stderr goes into a pipe that nobody reads.
+    pub(crate) fn start_unread(name: &'static str, command: &mut Command, log: PathBuf) -> Self {
+        Self::spawn(name, command.stdout(Stdio::null()).stderr(Stdio::piped()), log)
+    }
+
+    fn spawn(name: &'static str, command: &mut Command, log: PathBuf) -> Self {
+        let child = command.stdin(Stdio::null()).spawn();
+        Self { name, child: child.unwrap_or_else(|error| panic!("{name} does not start: {error}")), log }
     }
 
     /// All that it has printed so far.

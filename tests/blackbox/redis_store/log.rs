@@ -81,7 +81,7 @@ async fn a_server_that_does_not_let_us_in_is_told_once_with_what_to_do() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     drop(store);
     let text = log.text();
-    assert_eq!(log.count("WARN"), 1, "{text}");
+    assert_eq!(log.count("WARN comporta::store"), 1, "{text}");
     assert_eq!(log.count("the user or the password is wrong; correct them in --redis-url"), 1, "{text}");
     assert_eq!(log.count("hunter2"), 0, "{text}");
 }

@@ -12,7 +12,7 @@
 //! While it is closed every call is permitted. While it is open or half-open none is: what is tried then is one probe of our
 //! own, in the background, so no request ever waits for a server that is known to be in trouble.
 //!
-//! When it closes, the server is asked little by little: as many calls at a time as [`FIRST_CALLS`], and one more after each
+//! When it closes, the server is asked little by little: 16 calls at a time at first, and one more after each
 //! that succeeds, for some seconds at most, so that a server that has just come back is not trampled by all who have waited for it. This is the slow
 //! start of TCP (RFC 5681), where the number doubles with each round trip, too.
 

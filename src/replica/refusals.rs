@@ -55,8 +55,11 @@ impl Refusals {
     }
 
     fn admit(&self, error: &StoreError, now: Now) -> Option<u64> {
-        // Redis's errors begin with a word for their kind.
-        let kind = error.cause().split_whitespace().next().unwrap_or_default();
+        // Redis's errors begin with a word for their kind. That it is another server's turn is told in several ways.
+        let kind = match error {
+            StoreError::Misrouted(_) => error.kind(),
+            _ => error.cause().split_whitespace().next().unwrap_or_default(),
+        };
         let mut told = self.told.lock();
         let known = told.iter().position(|(known, _)| known == kind);
         let index = known.unwrap_or_else(|| {

@@ -36,7 +36,7 @@ const MOST_WAITING: usize = 10_000;
 static LOST: OnceLock<ErrorCounter> = OnceLock::new();
 
 /// Begins to log to stderr what `filter` lets through, from a thread of its own: whoever reads the log slowly, or not at all,
-/// holds up nobody. Lines are lost then, when [`MOST_WAITING`] wait. Dropped, what is returned writes the last ones, and waits a
+/// holds up nobody. Lines are lost then, when ten thousand wait. Dropped, what is returned writes the last ones, and waits a
 /// second for that at most.
 pub fn init(filter: Targets, format: LogFormat) -> WorkerGuard {
     let builder = NonBlockingBuilder::default().buffered_lines_limit(MOST_WAITING);

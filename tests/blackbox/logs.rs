@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::harness::grpc::{ask, request};
-use crate::harness::{Comporta, PATIENCE, Setup};
+use crate::harness::{Comporta, PATIENCE, Setup, wait_for};
 
 const POLICY: &str = "
 domain: d
@@ -46,6 +46,7 @@ async fn a_sample_of_the_refusals_is_told_with_how_many_there_were() {
 async fn at_debug_every_decision_is_told_as_an_object_if_wanted() {
     let flags = ["--log-format=json", "--log-level=info,comporta::decisions=debug"];
     let (setup, comporta) = start_and_ask(&flags, 3).await;
+    wait_for("the last line", || comporta.log().contains("over_limit").then_some(()));
     let lines: Vec<Value> = comporta.log().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let decisions: Vec<_> = lines.iter().filter(|line| line["target"] == "comporta::decisions").collect();
     let told = |field: &str| decisions.iter().map(|line| line[field].clone()).collect::<Vec<_>>();

@@ -164,6 +164,8 @@ impl Comporta {
     }
 
     pub(crate) fn log(&self) -> String {
+        // A thread of its own writes it, a moment later.
+        std::thread::sleep(Duration::from_millis(20));
         self.process.log()
     }
 

@@ -12,9 +12,9 @@
 //! While it is closed every call is permitted. While it is open or half-open none is: what is tried then is one probe of our
 //! own, in the background, so no request ever waits for a server that is known to be in trouble.
 //!
-//! When it closes, the server is asked little by little: 16 calls at a time at first, and one more after each
-//! that succeeds, for some seconds at most, so that a server that has just come back is not trampled by all who have waited for it. This is the slow
-//! start of TCP (RFC 5681), where the number doubles with each round trip, too.
+//! When it closes, the server is asked little by little: 16 calls at a time at first, and one more after each that succeeds,
+//! for some seconds at most, so that one that has just come back is not trampled by all who have waited for it. This is the
+//! slow start of TCP (RFC 5681), where the number doubles with each round trip, too.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -133,8 +133,9 @@ impl Breaker {
         Some(Permit { breaker: self, given, is_told: false })
     }
 
-    /// A request has waited in vain for what others had asked. It counts like a call for the failures in a row, but not among
-    /// the calls of the last seconds, because nobody tells of those that have not waited in vain.
+    /// Something has failed that was no call: a request has waited in vain for what others had asked, or there is no
+    /// connection to be had. It counts for the failures in a row, but not among the calls of the last seconds, because nobody
+    /// tells when it goes well.
     pub fn count_failure(&self, cause: &str) {
         let mut history = self.history.lock();
         if self.is_closed() {
@@ -163,9 +164,9 @@ impl Breaker {
         self.history.lock().cause.clone()
     }
 
-    /// Goes from state to state for ever, which must be run for it to close again. `probe` tries the server, and returns
-    /// when it has answered as it should, or has not; it waits until `possible` ends. A pause ends early when `wake_early`
-    /// does: there may be something to find then. `name` is for the log.
+    /// Goes from state to state for ever, which must be run for it to close again. A pause ends early when `wake_early` does:
+    /// there may be something to find then. `possible` ends when there is something to try, and `probe` tries it and says
+    /// whether the server answers as it should. `name` is for the log.
     pub async fn run<W: Future<Output = ()>, C: Future<Output = ()>, P: Future<Output = bool>>(
         &self,
         name: &str,

@@ -24,3 +24,24 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Level(AtomicU64);
+
+impl Level {
+    /// Adds so much, and returns what it is then.
+    pub fn raise(&self, more: u64) -> u64 {
+        self.0.fetch_add(more, Ordering::Relaxed) + more
+    }
+
+    /// Takes off so much of what was added.
+    pub fn lower(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

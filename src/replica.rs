@@ -258,12 +258,13 @@ impl Replica {
         self.store.as_ref().map(|lender| lender.store.condition())
     }
 
-    /// Returns everything that is borrowed to the store, and waits a second at most until that has answered: leases end
-    /// by themselves, too. What a call under way brings is returned by the call that follows it.
-    pub async fn return_leases(self: &Arc<Self>) {
+    /// Returns everything that is borrowed to the store, and waits until that has answered, for a second at most and no
+    /// longer than `patience`: leases end by themselves, too. What a call under way brings is returned by the call that
+    /// follows it.
+    pub async fn return_leases(self: &Arc<Self>, patience: Duration) {
         self.make(self.engine.return_leases(self.clock.now()));
         let mut under_way = self.under_way.subscribe();
-        drop(timeout(RETURN_PATIENCE, under_way.wait_for(|&calls| calls == 0)).await);
+        drop(timeout(RETURN_PATIENCE.min(patience), under_way.wait_for(|&calls| calls == 0)).await);
     }
 }
 

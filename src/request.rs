@@ -7,7 +7,9 @@
 
 use std::fmt::Write;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use prost::encoding::{DecodeContext, decode_key, skip_field};
+use prost::{DecodeError, Message};
 
 use crate::limit::Unit;
 use crate::percent::in_name;
@@ -38,6 +40,46 @@ pub struct Descriptor {
     /// The hits are given back.
     #[prost(bool, tag = "4")]
     pub is_negative_hits: bool,
+}
+
+/// The most descriptors of a request. Each costs a hundred times the bytes that it takes on the wire, and Envoy sends one
+/// for each of its rate limit actions.
+pub const MAX_DESCRIPTORS: usize = 1_000;
+
+/// Why the bytes of a request are none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableRequest {
+    #[error("the message is no RateLimitRequest: {0}")]
+    Malformed(#[from] DecodeError),
+    #[error("the request has more than {MAX_DESCRIPTORS} descriptors: send it in parts")]
+    TooManyDescriptors,
+}
+
+impl RateLimitRequest {
+    /// Reads a message.
+    ///
+    /// # Errors
+    ///
+    /// When it is no `RateLimitRequest`, or has more than [`MAX_DESCRIPTORS`].
+    pub fn read(message: Bytes) -> Result<Self, UnreadableRequest> {
+        // Before any is made.
+        if descriptors_in(&message)? > MAX_DESCRIPTORS {
+            return Err(UnreadableRequest::TooManyDescriptors);
+        }
+        Ok(Self::decode(message)?)
+    }
+}
+
+/// How many descriptors a message has.
+fn descriptors_in(mut message: &[u8]) -> Result<usize, DecodeError> {
+    const DESCRIPTORS: u32 = 2;
+    let mut count = 0;
+    while message.has_remaining() {
+        let (tag, wire_type) = decode_key(&mut message)?;
+        count += usize::from(tag == DESCRIPTORS);
+        skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
+    }
+    Ok(count)
 }
 
 /// What a text shows of an entry.

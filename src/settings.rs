@@ -1,7 +1,9 @@
 //! Every setting, once: its flag, its environment variable, its default, and what it is for.
 
+mod connections;
 mod metrics;
 mod store;
+mod tls;
 mod traces;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,8 +16,10 @@ use http::{HeaderName, header};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::engine::{EngineSettings, LeaseSettings};
+pub use connections::ConnectionSettings;
 pub use metrics::MetricSettings;
 pub use store::StoreSettings;
+pub use tls::{GrpcTlsSettings, HttpSettings};
 pub use traces::TraceSettings;
 
 use crate::limit::{Algorithm, Micros};
@@ -42,7 +46,10 @@ pub struct ServeSettings {
     pub grpc_addr: SocketAddr,
 
     #[command(flatten)]
-    pub http: HttpAddress,
+    pub grpc_tls: GrpcTlsSettings,
+
+    #[command(flatten)]
+    pub http: HttpSettings,
 
     /// Address for operators: /policy, /explain, /buckets, /metrics
     #[arg(
@@ -77,6 +84,9 @@ pub struct ServeSettings {
     pub store: StoreSettings,
 
     #[command(flatten)]
+    pub connections: ConnectionSettings,
+
+    #[command(flatten)]
     pub traces: TraceSettings,
 
     /// The most buckets that are kept in memory; beyond it, of about 1,400, the one that has been idle longest goes
@@ -93,13 +103,18 @@ pub struct ServeSettings {
     #[arg(long, env = "COMPORTA_THREADS", value_name = "COUNT", value_parser = value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 
-    /// The longest that requests under way are waited for when the process is told to stop, in seconds
+    /// How long to go on serving after SIGTERM, while /readyz says that the process is stopping: as long as load balancers
+    /// take to notice. Part of --drain-timeout; SIGINT skips it
+    #[arg(long, env = "COMPORTA_DRAIN_DELAY", value_name = "DURATION", default_value = "0s", value_parser = drain_time)]
+    pub drain_delay: Duration,
+
+    /// The longest that stopping may take; what is still under way then is cut
     #[arg(
         long,
         env = "COMPORTA_DRAIN_TIMEOUT",
-        value_name = "SECONDS",
-        default_value = "10",
-        value_parser = seconds
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = drain_time
     )]
     pub drain_timeout: Duration,
 
@@ -273,6 +288,20 @@ impl DefaultSettings {
 }
 
 impl ServeSettings {
+    /// # Errors
+    ///
+    /// When settings contradict each other.
+    pub fn check(&self) -> Result<(), String> {
+        self.response.header_names.check()?;
+        if self.drain_delay.is_zero() || self.drain_delay < self.drain_timeout {
+            return Ok(());
+        }
+        Err(format!(
+            "--drain-delay, {:?}, is part of --drain-timeout, {:?}: give more time to stop",
+            self.drain_delay, self.drain_timeout
+        ))
+    }
+
     #[must_use]
     pub fn engine(&self) -> EngineSettings {
         EngineSettings {
@@ -351,29 +380,29 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("no address has this name; {advice}"))
 }
 
-/// Reads seconds, with fractions; at most a day.
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a time; at most a day. A number alone counts seconds.
+fn drain_time(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
+        .or_else(|| time(text))
         .filter(|seconds| (0.0..=86_400.0).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "give seconds from 0 to 86400, such as 10 or 0.5".to_owned())
+        .ok_or_else(|| "give a time from 0s to 24h, such as 10s, 500ms or 1m".to_owned())
 }
 
 /// Reads a time with its unit; from a millisecond to a minute.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, seconds) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 0.001),
-        (None, Some(number)) => (number, 1.0),
-        (None, None) => ("", 0.0),
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .map(|number| number * seconds)
+    time(text)
         .filter(|seconds| (0.001..=60.0).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "give a time from 1ms to 60s, with its unit, such as 10ms, 0.5s or 2s".to_owned())
+}
+
+/// The seconds of a time with its unit: `ms`, `s`, `m` or `h`.
+fn time(text: &str) -> Option<f64> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, seconds) = units.into_iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
+    Some(number.parse::<f64>().ok()? * seconds)
 }
 
 /// Reads `LEVEL`, `MODULE=LEVEL`, or several of them with commas between.
@@ -395,11 +424,13 @@ mod tests {
     #[test]
     fn a_duration_has_a_unit() {
         for (text, milliseconds) in
-            [("10ms", 10), ("0.5s", 500), ("2s", 2000), ("1ms", 1), ("1.5ms", 1), ("60s", 60_000)]
+            [("10ms", 10), ("0.5s", 500), ("2s", 2000), ("1ms", 1), ("1.5ms", 1), ("60s", 60_000), ("1m", 60_000)]
         {
             assert_eq!(duration(text).unwrap().as_millis(), milliseconds, "{text}");
         }
-        for text in ["", "10", "0.5", "ms", "s", "0ms", "0.5ms", "61s", "-1s", "1m", "10 ms ", "NaNs", "infs", "1S"] {
+        for text in
+            ["", "10", "0.5", "ms", "s", "0ms", "0.5ms", "61s", "-1s", "2m", "1h", "10 ms ", "NaNs", "infs", "1S"]
+        {
             assert!(duration(text).unwrap_err().contains("10ms"), "{text}");
         }
     }

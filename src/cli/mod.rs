@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::policy::Policy;
-use crate::settings::{HttpAddress, ServeSettings};
+use crate::settings::{HttpSettings, ServeSettings};
 
 /// Rate limit service for Envoy: exact across replicas, local in latency.
 ///
@@ -44,7 +44,7 @@ enum Command {
     /// Ask the service on this machine whether it is ready
     ///
     /// For images without a shell. Prints what /readyz answers, and exits with 0 if it is ready and with 1 otherwise.
-    Healthcheck(HttpAddress),
+    Healthcheck(HttpSettings),
     /// Print the JSON Schema of policy files, for editors
     #[command(after_help = schema::HELP)]
     Schema,
@@ -57,7 +57,7 @@ pub fn run() -> ExitCode {
         Command::Serve(settings) => serve::run(&settings),
         Command::Check(settings) => check::run(&settings),
         Command::Explain(settings) => explain::run(&settings),
-        Command::Healthcheck(address) => healthcheck::run(&address),
+        Command::Healthcheck(http) => healthcheck::run(&http),
         Command::Schema => schema::run(),
     }
 }

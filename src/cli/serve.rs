@@ -12,7 +12,7 @@ use super::summary;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::replica::{Lender, Replica};
-use crate::server::{self, BoxError, Listeners};
+use crate::server::{self, BoxError, Listeners, PortTls, StopSignals};
 use crate::settings::ServeSettings;
 use crate::store::Store;
 use crate::store::redis::{RedisSettings, RedisStore};
@@ -23,8 +23,7 @@ use crate::{policy, telemetry};
 const LONGEST_START: Duration = Duration::from_secs(2);
 
 pub(super) fn run(settings: &ServeSettings) -> ExitCode {
-    let settled =
-        settings.response.header_names.check().and_then(|()| Ok((settings.store.redis()?, settings.traces.tracer()?)));
+    let settled = settings.check().and_then(|()| Ok((settings.store.redis()?, settings.traces.tracer()?)));
     let (redis, tracer) = match settled {
         Ok(settled) => settled,
         Err(error) => {
@@ -56,6 +55,7 @@ fn serve(
     tracer: Option<&TracerSettings>,
 ) -> Result<(), BoxError> {
     let clock = Arc::new(Clock::start());
+    let tls = PortTls::load(settings)?;
     let path = &settings.policy.path;
     let loaded = policy::load(path, &settings.policy.defaults.defaults()).map_err(|faults| {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
@@ -70,7 +70,7 @@ fn serve(
     }
     let runtime = runtime.enable_all().build()?;
     let ended = runtime.block_on(async {
-        let shutdown = server::signals()?;
+        let signals = StopSignals::new()?;
         let hangup = signal(SignalKind::hangup())?;
         let listeners = Listeners::bind(settings)?;
         let redis = redis.map(RedisStore::start).transpose()?;
@@ -91,7 +91,7 @@ fn serve(
             }
         };
         let reloading = tokio::spawn(reload_when_told(hangup, Arc::clone(&replica), settings.policy.clone()));
-        server::serve(listeners, replica, settings, prepared, shutdown).await?;
+        server::serve(listeners, tls, replica, settings, prepared, signals).await?;
         reloading.abort();
         if let Some(redis) = redis {
             redis.stop().await;

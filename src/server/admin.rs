@@ -14,10 +14,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Serialize;
-use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
-use super::{App, BoxError};
+use super::App;
 use crate::limit::Now;
 use crate::replica::Replica;
 use crate::telemetry::metrics;
@@ -33,16 +32,7 @@ struct Admin {
     turn: Arc<Mutex<()>>,
 }
 
-pub(super) async fn serve(
-    listener: TcpListener,
-    app: Arc<App>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), BoxError> {
-    axum::serve(listener, router(app)).with_graceful_shutdown(shutdown).await?;
-    Ok(())
-}
-
-fn router(app: Arc<App>) -> Router {
+pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(|| async { pages::INDEX }))
         .route("/policy", page(&pages::POLICY))

@@ -1,107 +1,104 @@
-use std::convert::Infallible;
-use std::future::ready;
-use std::pin::Pin;
+//! The gRPC port: Envoy's service, health and reflection.
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+use bytes::Bytes;
 pub(super) use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::SERVICE_NAME;
-use tokio::net::TcpListener;
-use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Service};
-use tonic::server::{Grpc, NamedService, UnaryService};
-use tonic::transport::Server;
-use tonic::{Request, Response, Status};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tonic::Status;
+use tonic::service::Routes;
 use tonic_health::pb::health_server::{Health, HealthServer};
-use tonic_prost::ProstCodec;
+use tower::Service;
 
-use super::answer::{AnswerError, Answering};
-use super::listen::grpc_connections;
-use super::sniff::sniff;
-use super::{App, BoxError, MAX_MESSAGE_BYTES, deadline, reflection};
+use super::answer::AnswerError;
+use super::bounds::{Bounds, Unread};
+use super::unary::{self, GrpcBody};
+use super::{App, BoxError, deadline, reflection};
 use crate::request::RateLimitRequest;
 use crate::trace::Face;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-pub(super) async fn serve(
-    listener: TcpListener,
+/// The longest message to the other services, in bytes: they are asked by names.
+const MAX_OTHER_MESSAGE_BYTES: usize = 16 * 1024;
+
+/// The most requests to them under way. Somebody who watches our health is under way for long.
+const MOST_OTHERS: usize = 1_000;
+
+/// What is answered on the gRPC port.
+///
+/// Envoy's method is written out instead of generated: its requests are our own messages (see [`crate::request`]), and
+/// nothing stands between the connection and the decision. Health and reflection are tonic's.
+#[derive(Clone, Debug)]
+pub(super) struct GrpcFace {
     app: Arc<App>,
-    health: HealthServer<impl Health>,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), BoxError> {
-    let incoming = sniff(grpc_connections(listener, Arc::clone(app.clock())), Arc::clone(&app));
-    Server::builder()
-        .add_service(RateLimitService(app))
-        .add_service(health)
-        .add_service(reflection::v1()?)
-        .add_service(reflection::v1alpha()?)
-        .serve_with_incoming_shutdown(incoming, shutdown)
-        .await?;
-    Ok(())
+    bounds: Arc<Bounds>,
+    others: Routes,
+    /// Apart, so that neither a crowd of calls keeps probes out nor a crowd of probes calls.
+    others_under_way: Arc<Semaphore>,
 }
 
-/// Envoy's `RateLimitService`, written out instead of generated, because its requests are our own messages: see
-/// [`crate::request`].
-#[derive(Clone)]
-struct RateLimitService(Arc<App>);
-
-impl NamedService for RateLimitService {
-    const NAME: &'static str = SERVICE_NAME;
-}
-
-impl Service<http::Request<Body>> for RateLimitService {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+impl GrpcFace {
+    pub(super) fn new(app: Arc<App>, bounds: Bounds, health: HealthServer<impl Health>) -> Result<Self, BoxError> {
+        let others = Routes::new(health.max_decoding_message_size(MAX_OTHER_MESSAGE_BYTES))
+            .add_service(reflection::v1()?.max_decoding_message_size(MAX_OTHER_MESSAGE_BYTES))
+            .add_service(reflection::v1alpha()?.max_decoding_message_size(MAX_OTHER_MESSAGE_BYTES))
+            .prepare();
+        Ok(Self { app, bounds: Arc::new(bounds), others, others_under_way: Arc::new(Semaphore::new(MOST_OTHERS)) })
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        if request.uri().path() != SHOULD_RATE_LIMIT {
-            return Box::pin(ready(Ok(
-                Status::unimplemented("the service has one method: ShouldRateLimit").into_http()
-            )));
+    pub(super) fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<GrpcBody>> + Send + use<> {
+        let face = self.clone();
+        async move {
+            let answered = if request.uri().path() == SHOULD_RATE_LIMIT {
+                face.should_rate_limit(request).await
+            } else {
+                face.answer_other(request).await
+            };
+            answered.unwrap_or_else(|status| unary::refuse(&status))
         }
-        let method = ShouldRateLimit(Arc::clone(&self.0));
-        Box::pin(async move {
-            let codec = ProstCodec::<RateLimitResponse, RateLimitRequest>::default();
-            let mut grpc = Grpc::new(codec).max_decoding_message_size(MAX_MESSAGE_BYTES);
-            Ok(grpc.unary(method, request).await)
-        })
+    }
+
+    async fn should_rate_limit(&self, request: Request<Incoming>) -> Result<Response<GrpcBody>, Status> {
+        unary::check(&request)?;
+        let mut under_way = self.bounds.begin().map_err(to_status)?;
+        let (head, body) = request.into_parts();
+        let message = unary::unframe(under_way.read(body).await.map_err(to_status)?)?;
+        let message = read(message)?;
+        let patience = head.headers.get(deadline::HEADER).and_then(|value| deadline::patience(value.as_bytes()));
+        let picked = self.app.pick(&head.headers, Face::Grpc);
+        let response = self.app.answer(&message, patience, picked).await.map_err(|error| {
+            let message = error.to_string();
+            match error {
+                AnswerError::Invalid(_) => Status::invalid_argument(message),
+                AnswerError::Unavailable(_) => Status::unavailable(message),
+            }
+        })?;
+        unary::answer(&response, under_way)
+    }
+
+    async fn answer_other(mut self, request: Request<Incoming>) -> Result<Response<GrpcBody>, Status> {
+        if request.uri().path().starts_with(&format!("/{SERVICE_NAME}/")) {
+            return Err(Status::unimplemented("the service has one method: ShouldRateLimit"));
+        }
+        let place = Arc::clone(&self.others_under_way);
+        let place = place.try_acquire_owned().map_err(|_| to_status(Unread::Crowded))?;
+        let Ok(response) = self.others.call(request).await;
+        Ok(response.map(|body| GrpcBody::Other { body, _place: place }))
     }
 }
 
-struct ShouldRateLimit(Arc<App>);
-
-impl UnaryService<RateLimitRequest> for ShouldRateLimit {
-    type Response = RateLimitResponse;
-    type Future = GrpcAnswering;
-
-    fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
-        let patience = request.metadata().get(deadline::HEADER).and_then(|value| deadline::patience(value.as_bytes()));
-        let picked = self.0.pick(request.metadata().as_ref(), Face::Grpc);
-        GrpcAnswering(self.0.answer(request.get_ref(), patience, picked))
-    }
+fn read(message: Bytes) -> Result<RateLimitRequest, Status> {
+    RateLimitRequest::read(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-/// An answer in gRPC's terms.
-struct GrpcAnswering(Answering);
-
-impl Future for GrpcAnswering {
-    type Output = Result<Response<RateLimitResponse>, Status>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|answer| answer.map(Response::new).map_err(to_status))
-    }
-}
-
-fn to_status(error: AnswerError) -> Status {
-    let message = error.to_string();
-    match error {
-        AnswerError::Invalid(_) => Status::invalid_argument(message),
-        AnswerError::Unavailable(_) => Status::unavailable(message),
+fn to_status(unread: Unread) -> Status {
+    let message = unread.to_string();
+    match unread {
+        Unread::Crowded | Unread::Bytes | Unread::Size => Status::resource_exhausted(message),
+        Unread::Slow => Status::deadline_exceeded(message),
+        Unread::Broken => Status::cancelled(message),
     }
 }

@@ -1,42 +1,72 @@
-use std::convert::Infallible;
+//! The HTTP port: the same question in JSON, and probes.
+
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use http::request::Parts;
-use http::{StatusCode, header};
-use tokio::net::TcpListener;
+use http::{Request, StatusCode, header};
+use hyper::body::Incoming;
+use tower::Service;
 
 use super::answer::AnswerError;
-use super::{App, BoxError, MAX_MESSAGE_BYTES, Phase, json};
-use crate::trace::{Face, Picked};
+use super::bounds::{Bounds, Unread};
+use super::connections::Client;
+use super::{App, Phase, json};
+use crate::trace::Face;
 
-pub(super) async fn serve(
-    listener: TcpListener,
+/// What is answered on the HTTP port.
+#[derive(Clone, Debug)]
+pub(super) struct HttpFace {
+    router: Router,
+}
+
+/// What the pages share.
+#[derive(Debug)]
+struct Pages {
     app: Arc<App>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), BoxError> {
-    let router = Router::new()
-        .route("/json", post(should_rate_limit).layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES)))
-        .route("/healthcheck", get(is_ready))
-        .route("/readyz", get(is_ready))
-        .route("/livez", get(|| async { "ok\n" }))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "here are POST /json, GET /healthcheck, /livez and /readyz\n") })
-        .method_not_allowed_fallback(|| async {
-            (StatusCode::METHOD_NOT_ALLOWED, "use POST for /json, and GET for /healthcheck, /livez and /readyz\n")
-        })
-        .with_state(app);
-    axum::serve(listener, router).with_graceful_shutdown(shutdown).await?;
-    Ok(())
+    bounds: Arc<Bounds>,
+    /// Only clients with a certificate may ask `/json`.
+    wants_known_clients: bool,
+}
+
+impl HttpFace {
+    pub(super) fn new(app: Arc<App>, bounds: Bounds, wants_known_clients: bool) -> Self {
+        let pages = Pages { app, bounds: Arc::new(bounds), wants_known_clients };
+        let router = Router::new()
+            .route("/json", post(should_rate_limit))
+            .route("/healthcheck", get(is_ready))
+            .route("/readyz", get(is_ready))
+            .route("/livez", get(|| async { "ok\n" }))
+            .fallback(|| async {
+                (StatusCode::NOT_FOUND, "here are POST /json, GET /healthcheck, /livez and /readyz\n")
+            })
+            .method_not_allowed_fallback(|| async {
+                (StatusCode::METHOD_NOT_ALLOWED, "use POST for /json, and GET for /healthcheck, /livez and /readyz\n")
+            })
+            .with_state(Arc::new(pages));
+        Self { router }
+    }
+
+    pub(super) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        client: Client,
+    ) -> impl Future<Output = Response> + Send + use<> {
+        request.extensions_mut().insert(client);
+        let answering = self.router.clone().call(request);
+        async move {
+            let Ok(response) = answering.await;
+            response
+        }
+    }
 }
 
 /// Whether requests should be sent here: not before the store was tried, nor while the process is about to end.
-async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
+async fn is_ready(State(pages): State<Arc<Pages>>) -> impl IntoResponse {
+    let app = &pages.app;
     let (status, word) = match *app.phase.borrow() {
         Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
         Phase::Serving => (StatusCode::OK, "ok"),
@@ -47,18 +77,22 @@ async fn is_ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 }
 
 /// `ShouldRateLimit` in JSON.
-async fn should_rate_limit(
-    State(app): State<Arc<App>>,
-    Traced(picked): Traced,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            return refuse(rejection.status(), "the request is larger than 4 MiB: send fewer or shorter descriptors");
-        }
-        Err(rejection) => return refuse(rejection.status(), &rejection.body_text()),
+async fn should_rate_limit(State(pages): State<Arc<Pages>>, request: axum::extract::Request) -> Response {
+    let (head, body) = request.into_parts();
+    let is_known = head.extensions.get::<Client>().is_some_and(|client| client.is_known);
+    if pages.wants_known_clients && !is_known {
+        return refuse(StatusCode::FORBIDDEN, "show a certificate that --http-tls-client-ca has signed");
+    }
+    let mut under_way = match pages.bounds.begin() {
+        Ok(under_way) => under_way,
+        Err(unread) => return refuse_unread(unread),
     };
+    let body = match under_way.read(body).await {
+        Ok(body) => body,
+        Err(unread) => return refuse_unread(unread),
+    };
+    let app = &pages.app;
+    let picked = app.pick(&head.headers, Face::Json);
     let request = match json::read_request(&body) {
         Ok(request) => request,
         Err(error) => {
@@ -83,15 +117,14 @@ async fn should_rate_limit(
     }
 }
 
-/// A request that is traced, if it is.
-struct Traced(Option<Picked>);
-
-impl FromRequestParts<Arc<App>> for Traced {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Infallible> {
-        Ok(Self(app.pick(&parts.headers, Face::Json)))
-    }
+fn refuse_unread(unread: Unread) -> Response {
+    let status = match unread {
+        Unread::Crowded | Unread::Bytes => StatusCode::SERVICE_UNAVAILABLE,
+        Unread::Size => StatusCode::PAYLOAD_TOO_LARGE,
+        Unread::Slow => StatusCode::REQUEST_TIMEOUT,
+        Unread::Broken => StatusCode::BAD_REQUEST,
+    };
+    refuse(status, &unread.to_string())
 }
 
 fn refuse(status: StatusCode, message: &str) -> Response {

@@ -14,10 +14,10 @@ use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{self, Struct};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 
-use crate::request::{self, Descriptor, LimitOverride, RateLimitRequest};
+use crate::request::{self, Descriptor, LimitOverride, MAX_DESCRIPTORS, RateLimitRequest, UnreadableRequest};
 
 /// Below 2^53 a float is exactly the whole number that was written.
 const EXACT_FLOATS: f64 = 9_007_199_254_740_992.0;
@@ -79,7 +79,7 @@ fn code_name(code: i32) -> &'static str {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RequestJson {
     domain: Option<String>,
-    descriptors: Option<Vec<Object<DescriptorJson>>>,
+    descriptors: Option<Descriptors>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Whole<u32>>,
 }
@@ -133,6 +133,36 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
+/// No more descriptors than a request may have; the rest is not even read.
+struct Descriptors(Vec<Object<DescriptorJson>>);
+
+impl<'de> Deserialize<'de> for Descriptors {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(DescriptorsVisitor)
+    }
+}
+
+struct DescriptorsVisitor;
+
+impl<'de> Visitor<'de> for DescriptorsVisitor {
+    type Value = Descriptors;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of descriptors")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut descriptors = Vec::new();
+        while let Some(descriptor) = array.next_element()? {
+            if descriptors.len() == MAX_DESCRIPTORS {
+                return Err(de::Error::custom(UnreadableRequest::TooManyDescriptors));
+            }
+            descriptors.push(descriptor);
+        }
+        Ok(Descriptors(descriptors))
+    }
+}
+
 /// A unit by name or by number.
 #[derive(Deserialize)]
 #[serde(
@@ -160,9 +190,9 @@ impl From<RequestJson> for RateLimitRequest {
             domain: json.domain.unwrap_or_default().into(),
             descriptors: json
                 .descriptors
-                .unwrap_or_default()
+                .map_or_else(Vec::new, |Descriptors(descriptors)| descriptors)
                 .into_iter()
-                .map(|descriptor| descriptor.0.into())
+                .map(|Object(descriptor)| descriptor.into())
                 .collect(),
             hits_addend: json.hits_addend.map_or(0, |hits| hits.0),
         }

@@ -2,6 +2,8 @@
 
 mod admin;
 mod answer;
+mod bounds;
+mod connections;
 mod deadline;
 mod decision_log;
 mod grpc;
@@ -13,31 +15,41 @@ mod reflection;
 mod response;
 mod signals;
 mod sniff;
+mod unary;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::HeaderMap;
+use ::http::{HeaderMap, Request};
+use axum::Router;
+use axum::response::Response;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+use hyper::body::Incoming;
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
+use tower::Service;
 use tracing::{info, warn};
 
 pub use listen::Listeners;
-pub use signals::signals;
+pub use signals::{Stop, StopSignals};
 
+use self::http::HttpFace;
 use crate::clock::{Clock, Reading};
 use crate::engine::{Decision, Unavailable};
 use crate::limit::Micros;
 use crate::replica::{Deciding, Replica};
 use crate::request::RateLimitRequest;
 use crate::settings::{ResponseSettings, ServeSettings};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, PortCounts};
+use crate::tls::ServerTls;
 use crate::trace::{Face, Picked, RequestSpan};
 use answer::{AnswerError, Answering};
+use bounds::Bounds;
+use connections::Port;
 use decision_log::DecisionLog;
+use grpc::GrpcFace;
 use response::to_response;
 
 /// Any error, at the edges of the program where it is only told.
@@ -49,9 +61,8 @@ const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Names under which health is asked for: the server, Envoy's service, and the name of envoyproxy/ratelimit's probes.
 const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
 
-/// How long the last traces may take to be sent: what is left of the drain timeout, between these.
-const SHORTEST_FLUSH: Duration = Duration::from_secs(1);
-const LONGEST_FLUSH: Duration = Duration::from_secs(5);
+/// What is kept of the drain timeout for leases and traces, when requests have ended: a quarter of it, and this at most.
+const LONGEST_REST: Duration = Duration::from_secs(3);
 
 /// What the faces share.
 #[derive(Debug)]
@@ -73,8 +84,8 @@ enum Phase {
 }
 
 impl App {
-    fn new(replica: Arc<Replica>, response: ResponseSettings) -> Self {
-        let metrics = Metrics::new(Arc::clone(&replica));
+    fn new(replica: Arc<Replica>, ports: Vec<Arc<PortCounts>>, response: ResponseSettings) -> Self {
+        let metrics = Metrics::new(Arc::clone(&replica), ports);
         Self { replica, metrics, response, log: DecisionLog::new(), phase: watch::Sender::new(Phase::Starting) }
     }
 
@@ -138,16 +149,38 @@ impl App {
     }
 }
 
-/// Serves until `shutdown` resolves, then lets the requests under way finish, for the drain timeout at most. Requests are
-/// answered from the beginning; probes are told to send them once `prepared` resolves.
+/// TLS of the ports that speak it.
+#[derive(Clone, Debug, Default)]
+pub struct PortTls {
+    pub grpc: Option<Arc<ServerTls>>,
+    pub http: Option<Arc<ServerTls>>,
+}
+
+impl PortTls {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, which names the flag and the file.
+    pub fn load(settings: &ServeSettings) -> Result<Self, String> {
+        let load = |files: Option<_>| files.map(ServerTls::load).transpose().map(|tls| tls.map(Arc::new));
+        Ok(Self { grpc: load(settings.grpc_tls.files())?, http: load(settings.http.files())? })
+    }
+}
+
+/// Serves until it is told to stop, then lets the requests under way finish, gives back what is borrowed, and sends the
+/// last traces; all within the drain timeout. Requests are answered from the beginning; probes are told to send them once
+/// `prepared` resolves.
 pub async fn serve(
     listeners: Listeners,
+    tls: PortTls,
     replica: Arc<Replica>,
     settings: &ServeSettings,
     prepared: impl Future<Output = ()> + Send + 'static,
-    shutdown: impl Future<Output = &'static str>,
+    mut signals: StopSignals,
 ) -> Result<(), BoxError> {
-    let app = Arc::new(App::new(Arc::clone(&replica), settings.response.clone()));
+    let ports = Ports::new(&tls);
+    let app = Arc::new(App::new(Arc::clone(&replica), ports.all(), settings.response.clone()));
     let (health, health_service) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
@@ -155,29 +188,55 @@ pub async fn serve(
     info!("listening: {listeners}");
 
     let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
-    let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, Arc::clone(&app), health_service, until_set(&stop_grpc)));
-    let mut http = tokio::spawn(http::serve(listeners.http, Arc::clone(&app), until_set(&stop_http)));
-    let mut admin = tokio::spawn(admin::serve(listeners.admin, Arc::clone(&app), until_set(&stop_http)));
+    let new_port =
+        |name, has_http_1, counts| Port::new(name, has_http_1, &settings.connections, counts, &replica.clock);
+    let grpc = GrpcFace::new(Arc::clone(&app), Bounds::new(&ports.grpc, &settings.connections), health_service)?;
+    let mut grpc = tokio::spawn(new_port("gRPC", false, &ports.grpc).serve(
+        listeners.grpc,
+        move |request, _| grpc.answer(request),
+        stop_grpc.subscribe(),
+    ));
+    let wants_known_clients = settings.http.http_tls_client_ca.is_some();
+    let http = HttpFace::new(Arc::clone(&app), Bounds::new(&ports.http, &settings.connections), wants_known_clients);
+    let mut http = tokio::spawn(new_port("HTTP", true, &ports.http).serve(
+        listeners.http,
+        move |request, client| http.answer(request, client),
+        stop_http.subscribe(),
+    ));
+    let admin = admin::router(Arc::clone(&app));
+    let mut admin = tokio::spawn(new_port("admin", true, &ports.admin).serve(
+        listeners.admin,
+        move |request, _| route(admin.clone(), request),
+        stop_http.subscribe(),
+    ));
     let mut housekeeping = tokio::spawn(Arc::clone(&replica).keep_house());
+    for tls in [tls.grpc, tls.http].into_iter().flatten() {
+        tokio::spawn(tls.follow_files());
+    }
 
     let starting = tokio::spawn(start_up(prepared, Arc::clone(&app), health.clone()));
-    tokio::select! {
-        reason = shutdown => info!("stopping: {reason}"),
+    let stop = tokio::select! {
+        stop = signals.next() => stop,
         // A task that ends by itself has failed; there is nothing to drain then.
         ended = &mut grpc => return Err(failure("gRPC", ended)),
         ended = &mut http => return Err(failure("HTTP", ended)),
         ended = &mut admin => return Err(failure("admin", ended)),
-        ended = &mut housekeeping => return Err(failure("housekeeping", ended.map(Ok))),
-    }
+        ended = &mut housekeeping => return Err(failure("housekeeping", ended)),
+    };
     let stopping = replica.clock.read();
+    let left = |timeout: Duration| timeout.saturating_sub(stopping.elapsed());
     starting.abort();
     app.phase.send_replace(Phase::Stopping);
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
     }
+    let delay = if stop == Stop::Terminate { settings.drain_delay } else { Duration::ZERO };
+    info!("stopping: {}{}", stop.signal(), if delay.is_zero() { String::new() } else { format!(", in {delay:?}") });
     let drain_timeout = settings.drain_timeout;
+    let for_requests = drain_timeout.saturating_sub(LONGEST_REST.min(drain_timeout / 4));
     // HTTP goes on until gRPC has drained, so that probes read "stopping" and not a refused connection.
     let drained = async {
+        tokio::time::sleep(delay).await;
         stop_grpc.send_replace(true);
         // Whoever watches our health has been told; the end of the stream lets its connection end too.
         for name in HEALTH_NAMES {
@@ -187,20 +246,52 @@ pub async fn serve(
         stop_http.send_replace(true);
         tokio::join!(&mut http, &mut admin)
     };
-    if tokio::time::timeout(drain_timeout, drained).await.is_err() {
-        warn!("some connections did not end within --drain-timeout, {drain_timeout:?}; they are cut");
+    tokio::select! {
+        biased;
+        drained = tokio::time::timeout(for_requests, drained) => {
+            if drained.is_err() {
+                warn!("some connections did not end in the {for_requests:?} that --drain-timeout leaves; they are cut");
+            }
+        }
+        again = signals.next() => warn!("{} once more: connections are cut", again.signal()),
     }
     for task in [grpc, http, admin] {
         task.abort();
     }
-    replica.return_leases().await;
+    replica.return_leases(left(drain_timeout)).await;
     housekeeping.abort();
     if let Some(tracer) = replica.tracer() {
-        let left = drain_timeout.saturating_sub(stopping.elapsed());
-        tracer.end(left.clamp(SHORTEST_FLUSH, LONGEST_FLUSH)).await;
+        tracer.end(left(drain_timeout)).await;
     }
     info!("stopped");
     Ok(())
+}
+
+/// What is counted of each port.
+struct Ports {
+    grpc: Arc<PortCounts>,
+    http: Arc<PortCounts>,
+    admin: Arc<PortCounts>,
+}
+
+impl Ports {
+    fn new(tls: &PortTls) -> Self {
+        Self {
+            grpc: PortCounts::new("grpc", tls.grpc.clone()),
+            http: PortCounts::new("http", tls.http.clone()),
+            admin: PortCounts::new("admin", None),
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<PortCounts>> {
+        [&self.grpc, &self.http, &self.admin].map(Arc::clone).into()
+    }
+}
+
+/// What a router answers.
+async fn route(mut router: Router, request: Request<Incoming>) -> Response {
+    let Ok(response) = router.call(request).await;
+    response
 }
 
 /// Tells probes that requests can come.
@@ -213,16 +304,14 @@ async fn start_up(prepared: impl Future<Output = ()>, app: Arc<App>, health: Hea
 }
 
 /// Why the service cannot go on.
-fn failure(task: &str, ended: Result<Result<(), BoxError>, JoinError>) -> BoxError {
+fn failure(task: &str, ended: Result<(), JoinError>) -> BoxError {
     match ended {
-        Ok(Ok(())) => format!("{task} ended by itself").into(),
-        Ok(Err(error)) => format!("{task} failed: {error}").into(),
+        Ok(()) => format!("{task} ended by itself").into(),
         Err(error) => format!("{task} failed: {error}").into(),
     }
 }
 
-fn until_set(flag: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
-    let mut flag = flag.subscribe();
+async fn until_set(mut flag: watch::Receiver<bool>) {
     // An error means that the sender is gone, which ends the service too.
-    async move { drop(flag.wait_for(|is_set| *is_set).await) }
+    drop(flag.wait_for(|is_set| *is_set).await);
 }

@@ -2,6 +2,7 @@
 //! happens, with an atomic addition, and read when somebody asks.
 
 mod family;
+mod ports;
 mod process;
 mod rules;
 mod store;
@@ -15,6 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use self::family::Families;
+pub use self::ports::{ConnectionRefusal, PortCounts, RequestRefusal};
 use crate::measure::TimeHistogram;
 use crate::replica::Replica;
 
@@ -31,15 +33,16 @@ pub struct Metrics {
 #[derive(Debug)]
 struct ServiceCollector {
     replica: Arc<Replica>,
+    ports: Vec<Arc<PortCounts>>,
     decision_times: Arc<TimeHistogram>,
 }
 
 impl Metrics {
     #[must_use]
-    pub fn new(replica: Arc<Replica>) -> Self {
+    pub fn new(replica: Arc<Replica>, ports: Vec<Arc<PortCounts>>) -> Self {
         let decision_times = Arc::<TimeHistogram>::default();
         let (mut ours, mut of_process) = (Registry::with_prefix("comporta"), Registry::with_prefix("process"));
-        let collector = ServiceCollector { replica, decision_times: Arc::clone(&decision_times) };
+        let collector = ServiceCollector { replica, ports, decision_times: Arc::clone(&decision_times) };
         ours.register_collector(Box::new(collector));
         of_process.register_collector(Box::new(process::ProcessCollector));
         Self { registries: [ours, of_process], decision_times }
@@ -65,6 +68,7 @@ impl Collector for ServiceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut families = Families(&mut encoder);
         self.requests(&mut families)?;
+        ports::encode(&self.ports, &mut families)?;
         rules::encode(&self.replica.engine, &mut families)?;
         store::encode(&self.replica, &mut families)?;
         self.buckets(&mut families)?;

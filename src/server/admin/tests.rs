@@ -182,7 +182,7 @@ async fn asked(method: Method, path: &str) -> String {
         response: ResponseSettings,
     }
     let response = NoArguments::parse_from(["comporta"]).response;
-    let app = Arc::new(App::new(replica(), response));
+    let app = Arc::new(App::new(replica(), Vec::new(), response));
     let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
     let response = router(app).oneshot(request).await.unwrap();
     let header = |name| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();

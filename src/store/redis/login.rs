@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::file;
+use crate::small_file;
 
 /// How often a file is read to see whether it has changed.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ impl Login {
     }
 
     fn read(file: &Path) -> io::Result<Self> {
-        let text = String::from_utf8(file::read(file)?).map_err(|_| io::Error::other("it is not UTF-8"))?;
+        let text = String::from_utf8(small_file::read(file)?).map_err(|_| io::Error::other("it is not UTF-8"))?;
         // Some editors begin a file with a mark of its encoding.
         Self::parse(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(io::Error::other)
     }

@@ -12,7 +12,6 @@ mod connect;
 mod door;
 mod eviction;
 mod fault;
-mod file;
 mod gather;
 mod greeting;
 mod heartbeat;

@@ -1,14 +1,13 @@
 //! Whom we trust, and how we show who we are.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::file;
+use crate::pem::{PemFile, about};
 
 /// How TLS is spoken with the servers. The files are in the PEM format.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +24,10 @@ impl TlsSettings {
     /// Reads the files. `Err` is a text for people.
     pub(super) fn config(&self) -> Result<ClientConfig, String> {
         let authorities = match &self.authorities {
-            Some(file) => authorities_of(file).map_err(|error| format!("--redis-tls-ca: {error}"))?,
+            Some(file) => {
+                let file = PemFile::read(file);
+                file.and_then(|file| file.authorities()).map_err(|error| format!("--redis-tls-ca: {error}"))?
+            }
             None => authorities_of_machine()?,
         };
         let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -33,13 +35,15 @@ impl TlsSettings {
             .map_err(|error| error.to_string())?
             .with_root_certificates(authorities);
         let Some((certificate, key)) = &self.identity else { return Ok(config.with_no_client_auth()) };
-        let chain = certificates_of(certificate).map_err(|error| format!("--redis-tls-cert: {error}"))?;
-        let of_key = |cause: String| format!("--redis-tls-key: {}: {cause}", key.display());
-        let bytes = file::read(key).map_err(|error| of_key(error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| of_key(in_words(&error, "private key")))?;
-        config.with_client_auth_cert(chain, key).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => of_key(format!("it is not the key of {}", certificate.display())),
-            other => format!("--redis-tls-cert: {}: {other}", certificate.display()),
+        let chain = PemFile::read(certificate).and_then(|file| file.certificates());
+        let chain = chain.map_err(|error| format!("--redis-tls-cert: {error}"))?;
+        let of_key = |cause: String| format!("--redis-tls-key: {cause}");
+        let private = PemFile::read(key).and_then(|file| file.key()).map_err(of_key)?;
+        config.with_client_auth_cert(chain, private).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                of_key(about(key, format_args!("it is not the key of {}", certificate.display())))
+            }
+            other => format!("--redis-tls-cert: {}", about(certificate, other)),
         })
     }
 }
@@ -53,34 +57,6 @@ fn authorities_of_machine() -> Result<RootCertStore, String> {
         );
     }
     Ok(authorities)
-}
-
-fn authorities_of(file: &Path) -> Result<RootCertStore, String> {
-    let mut authorities = RootCertStore::empty();
-    for certificate in certificates_of(file)? {
-        authorities.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    Ok(authorities)
-}
-
-fn certificates_of(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let of_this_file = |cause: String| format!("{}: {cause}", file.display());
-    let bytes = file::read(file).map_err(|error| of_this_file(error.to_string()))?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    match certificates {
-        Ok(certificates) if certificates.is_empty() => {
-            Err(of_this_file(in_words(&pem::Error::NoItemsFound, "certificate")))
-        }
-        Ok(certificates) => Ok(certificates),
-        Err(error) => Err(of_this_file(in_words(&error, "certificate"))),
-    }
-}
-
-fn in_words(error: &pem::Error, wanted: &str) -> String {
-    match error {
-        pem::Error::NoItemsFound => format!("it holds no {wanted} in the PEM format"),
-        other => other.to_string(),
-    }
 }
 
 /// What went wrong between us and a server, and what to do about it.

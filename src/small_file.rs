@@ -8,7 +8,7 @@ use std::path::Path;
 const LARGEST: u64 = 1024 * 1024;
 
 /// Reads a file. One that has no end, or waits for somebody, is none.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }

@@ -1,0 +1,136 @@
+//! How much may be under way on one port: beyond that requests are refused at once, instead of piling up.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::MAX_MESSAGE_BYTES;
+use crate::settings::ConnectionSettings;
+use crate::telemetry::metrics::{PortCounts, RequestRefusal};
+
+/// How long a request may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// How much may be under way on a port.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    most_requests: u64,
+    most_bytes: u64,
+    counts: Arc<PortCounts>,
+}
+
+/// A request under way. Its end is when this is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    bounds: Arc<Bounds>,
+    bytes: u64,
+}
+
+/// Why a request was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unread {
+    #[error("there are --max-requests under way: try again later")]
+    Crowded,
+    #[error("the requests under way hold --max-request-bytes: try again later")]
+    Bytes,
+    #[error("the request is larger than {} MiB: send fewer or shorter descriptors", MAX_MESSAGE_BYTES >> 20)]
+    Size,
+    #[error("the request did not arrive within {ARRIVAL:?}")]
+    Slow,
+    /// Nobody is there to be told.
+    #[error("the client broke off")]
+    Broken,
+}
+
+impl Bounds {
+    pub(super) fn new(counts: &Arc<PortCounts>, settings: &ConnectionSettings) -> Self {
+        Self {
+            most_requests: settings.max_requests.into(),
+            most_bytes: settings.max_request_bytes,
+            counts: Arc::clone(counts),
+        }
+    }
+
+    /// Takes a place among the requests under way, if there is one.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<UnderWay, Unread> {
+        let under_way = UnderWay { bounds: Arc::clone(self), bytes: 0 };
+        if self.counts.requests.raise(1) > self.most_requests {
+            return Err(under_way.refuse(Unread::Crowded));
+        }
+        Ok(under_way)
+    }
+}
+
+impl UnderWay {
+    /// Reads a request to its end.
+    pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(&mut self, body: B) -> Result<Bytes, Unread> {
+        let read = in_time(self.gather(body)).await;
+        read.map_err(|unread| self.refuse(unread))
+    }
+
+    async fn gather<B: Body<Data = Bytes> + Unpin>(&mut self, mut body: B) -> Result<Bytes, Unread> {
+        let mut whole = Bytes::new();
+        let mut parts = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(part) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+            self.hold(part.len())?;
+            if whole.is_empty() && parts.is_empty() {
+                whole = part;
+            } else {
+                if parts.is_empty() {
+                    parts.extend_from_slice(&std::mem::take(&mut whole));
+                }
+                parts.extend_from_slice(&part);
+            }
+        }
+        Ok(if parts.is_empty() { whole } else { parts.freeze() })
+    }
+
+    fn hold(&mut self, more: usize) -> Result<(), Unread> {
+        let more = more as u64;
+        self.bytes += more;
+        let held = self.bounds.counts.request_bytes.raise(more);
+        if self.bytes > MAX_MESSAGE_BYTES as u64 {
+            Err(Unread::Size)
+        } else if held > self.bounds.most_bytes {
+            Err(Unread::Bytes)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn refuse(&self, why: Unread) -> Unread {
+        let refusal = match why {
+            Unread::Crowded => RequestRefusal::Crowded,
+            Unread::Bytes => RequestRefusal::Bytes,
+            Unread::Size => RequestRefusal::Size,
+            Unread::Slow => RequestRefusal::Slow,
+            Unread::Broken => return why,
+        };
+        self.bounds.counts.refuse_request(refusal);
+        why
+    }
+}
+
+/// Waits for a request to arrive. Nearly always it has by now, and needs no timer.
+async fn in_time(reading: impl Future<Output = Result<Bytes, Unread>>) -> Result<Bytes, Unread> {
+    let mut reading = pin!(reading);
+    match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
+        Poll::Ready(read) => read,
+        Poll::Pending => timeout(ARRIVAL, reading).await.unwrap_or(Err(Unread::Slow)),
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.bounds.counts.requests.lower(1);
+        self.bounds.counts.request_bytes.lower(self.bytes);
+    }
+}

@@ -1,0 +1,328 @@
+//! The connections of a port: how they are accepted, and how many there may be.
+
+mod lifetime;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::warn;
+
+use self::lifetime::{Due, Lifetime};
+use super::listen::is_lasting;
+use super::sniff::{Mistake, Spoken, TELLING};
+use super::{BoxError, until_set};
+use crate::clock::Clock;
+use crate::limit::Micros;
+use crate::settings::ConnectionSettings;
+use crate::telemetry::metrics::{ConnectionRefusal, PortCounts};
+use crate::throttle::Throttle;
+use crate::tls::ServerTls;
+
+/// How long a client may take to say its first word, and to agree on TLS.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// How long an HTTP/1 client may take to send the head of a request, and how long its connection is kept for the next.
+const HTTP_1_HEAD: Duration = Duration::from_secs(60);
+
+/// How much of a request is sent before we have read it, in bytes: for one request, and for a connection.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// The longest head of an HTTP/1 request, in bytes.
+const HTTP_1_BUFFER: usize = 64 << 10;
+
+/// How long to wait when no connection can be accepted, before it is tried again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The same is told once in this time.
+const TOLD_EVERY: Micros = Micros::from_seconds(60);
+
+/// A port, and what is spoken on it.
+pub(super) struct Port {
+    /// For people, such as `gRPC`.
+    pub(super) name: &'static str,
+    spoken: Spoken,
+    builder: Builder<TokioExecutor>,
+    settings: ConnectionSettings,
+    counts: Arc<PortCounts>,
+    clock: Arc<Clock>,
+    told: Told,
+}
+
+/// What has been told of lately. One each, so that a flood of one thing does not hide another.
+struct Told {
+    mistakes: [Throttle; Mistake::ALL.len()],
+    tls: Throttle,
+    crowd: Throttle,
+    accepting: Throttle,
+}
+
+/// What is known of the client of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    /// It has shown a certificate that we trust.
+    pub(super) is_known: bool,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    /// A port on which HTTP/2 is spoken, and HTTP/1 if `has_http_1`; within TLS if the counts know of it.
+    pub(super) fn new(
+        name: &'static str,
+        has_http_1: bool,
+        settings: &ConnectionSettings,
+        counts: &Arc<PortCounts>,
+        clock: &Arc<Clock>,
+    ) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        if !has_http_1 {
+            builder = builder.http2_only();
+        }
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HTTP_1_HEAD).max_buf_size(HTTP_1_BUFFER);
+        let ping = Some(settings.keepalive_interval).filter(|interval| !interval.is_zero());
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(ping)
+            .keep_alive_timeout(settings.keepalive_timeout)
+            .max_concurrent_streams(settings.max_concurrent_streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        Self {
+            name,
+            spoken: Spoken { has_tls: counts.tls.is_some(), has_http_1 },
+            builder,
+            settings: settings.clone(),
+            counts: Arc::clone(counts),
+            clock: Arc::clone(clock),
+            told: Told::new(),
+        }
+    }
+
+    /// Serves connections until `stop` is set, and then until the last of them has ended: no more are accepted then, and
+    /// those that are there are told to go.
+    pub(super) async fn serve<A, F, B>(self, listener: TcpListener, answer: A, stop: watch::Receiver<bool>)
+    where
+        A: Fn(Request<Incoming>, Client) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let port = Arc::new(self);
+        let mut connections = JoinSet::new();
+        {
+            let mut stopping = pin!(until_set(stop.clone()));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut stopping => break,
+                    Some(_) = connections.join_next() => {}
+                    accepted = listener.accept() => match accepted {
+                        Ok((stream, peer)) => {
+                            if let Some(place) = Place::take(&port, peer) {
+                                let attending = attend(Arc::clone(&port), stream, peer, answer.clone(), stop.clone());
+                                connections.spawn(async move {
+                                    attending.await;
+                                    drop(place);
+                                });
+                            }
+                        }
+                        Err(error) => port.rest_after(&error).await,
+                    },
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    /// When the process is out of file descriptors it waits before it tries again, and says so: else it would try without
+    /// a pause, and in silence.
+    async fn rest_after(&self, error: &io::Error) {
+        if !is_lasting(error) {
+            return;
+        }
+        if let Some(passed_over) = self.told.accepting.admit(self.clock.now()) {
+            let name = self.name;
+            warn!(passed_over, "cannot accept connections on the {name} port: {error}; raise the limit of open files");
+        }
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+
+    fn note_mistake(&self, mistake: Mistake, peer: SocketAddr) {
+        self.counts.refuse_connection(ConnectionRefusal::Protocol);
+        if let Some(passed_over) = self.told.mistakes[mistake as usize].admit(self.clock.now()) {
+            warn!(peer = peer.to_string(), passed_over, "{}", mistake.advice(self.name));
+        }
+    }
+
+    fn note_tls(&self, error: &io::Error, peer: SocketAddr) {
+        self.counts.refuse_connection(ConnectionRefusal::Tls);
+        if let Some(passed_over) = self.told.tls.admit(self.clock.now()) {
+            warn!(
+                peer = peer.to_string(),
+                passed_over, "a client and the {} port do not agree on TLS: {error}", self.name
+            );
+        }
+    }
+}
+
+impl Told {
+    fn new() -> Self {
+        let once = || Throttle::new(TOLD_EVERY);
+        Self { mistakes: Mistake::ALL.map(|_| once()), tls: once(), crowd: once(), accepting: once() }
+    }
+}
+
+/// A place among the connections of a port.
+struct Place(Arc<PortCounts>);
+
+impl Place {
+    fn take(port: &Port, peer: SocketAddr) -> Option<Self> {
+        let place = Self(Arc::clone(&port.counts));
+        let most = port.settings.max_connections;
+        if port.counts.connections.raise(1) <= u64::from(most) {
+            port.counts.connections_accepted.increment();
+            return Some(place);
+        }
+        port.counts.refuse_connection(ConnectionRefusal::Crowded);
+        if let Some(passed_over) = port.told.crowd.admit(port.clock.now()) {
+            let name = port.name;
+            warn!(
+                peer = peer.to_string(),
+                passed_over, "the {name} port has {most} connections, and no more are taken: see --max-connections"
+            );
+        }
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.lower(1);
+    }
+}
+
+/// One connection, from its first byte to its end.
+async fn attend<A, F, B>(port: Arc<Port>, stream: TcpStream, peer: SocketAddr, answer: A, stop: watch::Receiver<bool>)
+where
+    A: Fn(Request<Incoming>, Client) -> F + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    // Small answers must not wait for the acknowledgement of those before; a connection that has no such option works.
+    let _ = stream.set_nodelay(true);
+    let greeted = tokio::select! {
+        biased;
+        // Whoever has said nothing yet can say it to somebody else.
+        () = until_set(stop.clone()) => return,
+        greeted = timeout(GREETING, greet(&port, &stream, peer)) => greeted,
+    };
+    match greeted {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(_) => return port.counts.refuse_connection(ConnectionRefusal::Silent),
+    }
+    let Some(tls) = &port.counts.tls else {
+        return converse(&port, stream, Client { is_known: false }, answer, stop).await;
+    };
+    match timeout(GREETING, agree(tls, stream)).await {
+        Ok(Ok(stream)) => {
+            let is_known = stream.get_ref().1.peer_certificates().is_some();
+            converse(&port, stream, Client { is_known }, answer, stop).await;
+        }
+        Ok(Err(error)) => port.note_tls(&error, peer),
+        Err(_) => port.counts.refuse_connection(ConnectionRefusal::Silent),
+    }
+}
+
+/// Waits for the first bytes; whether they are what the port is for.
+async fn greet(port: &Port, stream: &TcpStream, peer: SocketAddr) -> bool {
+    let mut first = [0; TELLING];
+    match stream.peek(&mut first).await {
+        Ok(0) | Err(_) => false,
+        Ok(count) => match Mistake::of(&first[..count], port.spoken) {
+            None => true,
+            Some(mistake) => {
+                port.note_mistake(mistake, peer);
+                false
+            }
+        },
+    }
+}
+
+async fn agree(tls: &ServerTls, stream: TcpStream) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    TlsAcceptor::from(tls.config()).accept(stream).await
+}
+
+/// Answers the requests of a connection until it ends: by itself, of age, because nothing is asked any more, or because the
+/// process stops.
+async fn converse<A, F, B>(
+    port: &Port,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    client: Client,
+    answer: A,
+    stop: watch::Receiver<bool>,
+) where
+    A: Fn(Request<Incoming>, Client) -> F + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    // Requests so far.
+    let begun = Arc::<AtomicU64>::default();
+    let service = {
+        let begun = Arc::clone(&begun);
+        service_fn(move |request| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            let answering = answer(request, client);
+            async move { Ok::<_, Infallible>(answering.await) }
+        })
+    };
+    let mut connection = pin!(port.builder.serve_connection(TokioIo::new(stream), service));
+    let mut lifetime = Lifetime::new(&port.settings, Instant::now());
+    let mut timer = pin!(sleep_until(lifetime.next_look()));
+    let mut stopping = pin!(until_set(stop));
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            // How it has ended is the client's affair.
+            _ = connection.as_mut() => return,
+            () = &mut timer => {
+                match lifetime.look(begun.load(Ordering::Relaxed), Instant::now()) {
+                    Due::Nothing => {}
+                    Due::GoAway => connection.as_mut().graceful_shutdown(),
+                    Due::Cut => return,
+                }
+                timer.as_mut().reset(lifetime.next_look());
+            }
+            () = &mut stopping, if !is_stopping => {
+                is_stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

@@ -2,8 +2,10 @@
 //! connections that come after; those that are there go on.
 
 mod clients;
+mod explain;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,6 +170,12 @@ impl ServerTls {
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.served.load().config)
+    }
+
+    /// Why a client and we did not agree, for people.
+    #[must_use]
+    pub fn explain(&self, error: &io::Error) -> String {
+        explain::explain(error, self.files.flags)
     }
 
     /// The end of our certificate, in seconds since the Unix epoch.

@@ -43,9 +43,9 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long an HTTP/1 client may take to send the head of a request, and how long its connection is kept for the next.
 const HTTP_1_HEAD: Duration = Duration::from_secs(60);
 
-/// How much of a request is sent before we have read it, in bytes: for one request, and for a connection.
-const STREAM_WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
+/// How much of its requests a connection may send before we have read them, in bytes: what each may make us hold. It is
+/// what HTTP/2 begins with.
+const WINDOW: u32 = 65_535;
 
 /// The longest head of an HTTP/1 request, in bytes.
 const HTTP_1_BUFFER: usize = 64 << 10;
@@ -110,8 +110,8 @@ impl Port {
             .keep_alive_interval(ping)
             .keep_alive_timeout(settings.keepalive_timeout)
             .max_concurrent_streams(settings.max_concurrent_streams)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
         Self {
             name,
             spoken: Spoken { has_tls: counts.tls.is_some(), has_http_1 },
@@ -179,12 +179,12 @@ impl Port {
         }
     }
 
-    fn note_tls(&self, error: &io::Error, peer: SocketAddr) {
+    fn note_tls(&self, why: &str, peer: SocketAddr) {
         self.counts.refuse_connection(ConnectionRefusal::Tls);
         if let Some(passed_over) = self.told.tls.admit(self.clock.now()) {
             warn!(
                 peer = peer.to_string(),
-                passed_over, "a client and the {} port do not agree on TLS: {error}", self.name
+                passed_over, "a client and the {} port do not agree on TLS: {why}", self.name
             );
         }
     }
@@ -254,7 +254,7 @@ where
             let is_known = stream.get_ref().1.peer_certificates().is_some();
             converse(&port, stream, Client { is_known }, answer, stop).await;
         }
-        Ok(Err(error)) => port.note_tls(&error, peer),
+        Ok(Err(error)) => port.note_tls(&tls.explain(&error), peer),
         Err(_) => port.counts.refuse_connection(ConnectionRefusal::Silent),
     }
 }

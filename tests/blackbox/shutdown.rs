@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use rustix::process::Signal;
@@ -11,7 +12,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::grpc::{ask, code, request};
+use crate::harness::grpc::{ask, code, request, was_never_begun};
 use crate::harness::{Comporta, Setup, http, wait_for};
 
 const POLICY: &str = "{domain: d, descriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 1000000}}]}";
@@ -43,9 +44,10 @@ async fn health_is_withdrawn_before_connections_are_closed() {
 async fn readiness_is_withdrawn_while_connections_are_still_open() {
     let setup = Setup::new(POLICY).flags(["--drain-timeout", "5"]);
     let mut comporta = setup.start();
-    let connection = TcpStream::connect(comporta.addresses.grpc).unwrap();
-    // Connections are accepted in order: when a later one is answered, this one has been accepted.
-    ask(&mut comporta.client(), request("d", ["k=v"])).await.unwrap();
+    // It has said that it speaks HTTP/2, and not yet what it wants.
+    let mut connection = TcpStream::connect(comporta.addresses.grpc).unwrap();
+    connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    assert!(connection.read(&mut [0; 64]).unwrap() > 0, "it is greeted");
 
     comporta.signal(Signal::TERM);
     let probe = || http::get(comporta.addresses.http, "/readyz").map(|response| response.status);
@@ -54,6 +56,66 @@ async fn readiness_is_withdrawn_while_connections_are_still_open() {
     assert!(comporta.is_running(), "a connection is still open");
     drop(connection);
     assert_eq!(comporta.wait_for_exit().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_sigterm_it_serves_on_for_the_delay_and_is_not_ready() {
+    let setup = Setup::new(POLICY).flags(["--drain-delay", "2s"]);
+    let mut comporta = setup.start();
+    let mut early = comporta.client();
+    assert_eq!(code(&mut early, ["k=1"]).await, Code::Ok);
+
+    let begin = Instant::now();
+    comporta.signal(Signal::TERM);
+    let probe = || http::get(comporta.addresses.http, "/readyz").map(|response| response.status);
+    wait_for("readiness to be withdrawn", || (probe().ok()? == 503).then_some(()));
+    assert_eq!(code(&mut early, ["k=1"]).await, Code::Ok, "who was there is served");
+    assert_eq!(code(&mut comporta.client(), ["k=1"]).await, Code::Ok, "and so is who comes");
+    assert_eq!(comporta.wait_for_exit().code(), Some(0));
+    assert!(begin.elapsed() >= Duration::from_secs(2), "it ended after {:?}", begin.elapsed());
+}
+
+#[test]
+fn a_person_at_a_terminal_need_not_wait_for_the_delay() {
+    let setup = Setup::new(POLICY).flags(["--drain-delay=60s", "--drain-timeout=120s"]);
+    let mut comporta = setup.start();
+    comporta.signal(Signal::INT);
+    assert_eq!(comporta.wait_for_exit().code(), Some(0), "within the patience of a test");
+}
+
+#[test]
+fn a_second_signal_cuts_what_is_under_way() {
+    let setup = Setup::new(POLICY).flags(["--drain-timeout=120s"]);
+    let mut comporta = setup.start();
+    let mut waits = TcpStream::connect(comporta.addresses.http).unwrap();
+    waits.write_all(b"POST /json HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").unwrap();
+    wait_for("the request to be under way", || {
+        (comporta.metric("comporta_requests_under_way{port=\"http\"}")? == 1).then_some(())
+    });
+    comporta.signal(Signal::TERM);
+    wait_for("it to stop", || comporta.log().contains("stopping: SIGTERM").then_some(()));
+    comporta.signal(Signal::TERM);
+    let begin = Instant::now();
+    assert_eq!(comporta.wait_for_exit().code(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(comporta.log().contains("SIGTERM once more"), "{}", comporta.log());
+}
+
+#[test]
+fn it_ends_within_the_drain_timeout_whatever_is_under_way() {
+    let setup = Setup::new(POLICY).flags(["--drain-timeout=4s", "--drain-delay=1s"]);
+    let mut comporta = setup.start();
+    let mut waits = TcpStream::connect(comporta.addresses.http).unwrap();
+    waits.write_all(b"POST /json HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").unwrap();
+    wait_for("the request to be under way", || {
+        (comporta.metric("comporta_requests_under_way{port=\"http\"}")? == 1).then_some(())
+    });
+    let begin = Instant::now();
+    comporta.signal(Signal::TERM);
+    assert_eq!(comporta.wait_for_exit().code(), Some(0));
+    let time = begin.elapsed();
+    assert!((Duration::from_secs(3)..Duration::from_secs(4)).contains(&time), "it took {time:?}");
+    assert!(comporta.log().contains("they are cut"), "{}", comporta.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,16 +135,6 @@ async fn clients_that_hold_idle_connections_cannot_keep_it_from_ending() {
     comporta.signal(Signal::TERM);
     assert_eq!(comporta.wait_for_exit().code(), Some(0));
     drop((watch, health, idle, silent, kept_alive));
-}
-
-/// Whether a call failed before the service saw it, so that nothing was decided and any other may be asked instead: the
-/// connection is refused, the client had not sent it when the connection closed, or the service's GOAWAY leaves it out.
-fn was_never_begun(status: &tonic::Status) -> bool {
-    let cause = format!("{status:?}");
-    status.code() == tonic::Code::Unavailable
-        || cause.contains(r#"hyper::Error(Canceled, "connection closed")"#)
-        || cause.contains(r#"hyper::Error(Canceled, "connection was not ready")"#)
-        || cause.contains(r#"GoAway(b"", NO_ERROR, Remote)"#)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd};
 use tempfile::TempDir;
 
 /// Signs certificates, and has one of its own. All are files in the PEM format, which go with it.
@@ -44,6 +44,13 @@ impl Authority {
     /// A certificate for a host name or an IP address.
     pub(crate) fn issue(&self, name: &str) -> Identity {
         self.sign(&CertificateParams::new([name.to_owned()]).unwrap())
+    }
+
+    /// A certificate for a URI, as SPIFFE has it.
+    pub(crate) fn issue_for_uri(&self, uri: &str) -> Identity {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
+        self.sign(&params)
     }
 
     /// One that was good until some years ago.

@@ -100,6 +100,20 @@ impl Setup {
         Comporta::launch(&mut self.command(), self.addresses, self.folder.path().join("log"))
     }
 
+    /// Starts the service, and waits until its gRPC port is open: for those whose HTTP port speaks TLS.
+    pub(crate) fn start_until_open(&self) -> Comporta {
+        let mut comporta = self.launch();
+        wait_for("comporta to listen", || {
+            assert!(comporta.is_running(), "comporta ended before it was ready");
+            std::net::TcpStream::connect(self.addresses.grpc).is_ok().then_some(())
+        });
+        comporta
+    }
+
+    pub(crate) const fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
     fn command(&self) -> Command {
         let mut command = command();
         command.arg("serve").arg("--policy").arg(&self.policy);
@@ -159,6 +173,12 @@ impl Comporta {
         http::get(self.addresses.http, "/readyz").is_ok_and(|response| response.status == 200)
     }
 
+    /// The value of a metric that counts, with its labels if it has any.
+    pub(crate) fn metric(&self, name: &str) -> Option<u64> {
+        let page = http::get(self.addresses.admin, "/metrics").unwrap().body;
+        page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.process.has_exited().is_none()
     }
@@ -181,6 +201,11 @@ impl Comporta {
     /// What everybody on the machine can read of it.
     pub(crate) fn command_line(&self) -> String {
         self.process.command_line()
+    }
+
+    /// The memory that it has in use, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.process.memory()
     }
 
     /// How long it has kept processors busy.

@@ -59,3 +59,13 @@ fn value_to_json(value: &Value) -> serde_json::Value {
         Kind::StructValue(content) => struct_to_json(content),
     }
 }
+
+/// Whether a call failed before the service saw it, so that nothing was decided and any other may be asked instead: the
+/// connection is refused, the client had not sent it when the connection closed, or the service's GOAWAY leaves it out.
+pub(crate) fn was_never_begun(status: &Status) -> bool {
+    let cause = format!("{status:?}");
+    status.code() == tonic::Code::Unavailable
+        || cause.contains(r#"hyper::Error(Canceled, "connection closed")"#)
+        || cause.contains(r#"hyper::Error(Canceled, "connection was not ready")"#)
+        || cause.contains(r#"GoAway(b"", NO_ERROR, Remote)"#)
+}

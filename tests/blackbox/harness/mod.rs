@@ -14,6 +14,7 @@ mod proxy;
 mod redis;
 mod replicated;
 mod sentinel;
+mod tls;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -34,6 +35,7 @@ pub(crate) use prometheus::Prometheus;
 pub(crate) use proxy::{Proxy, Trouble};
 pub(crate) use replicated::Replicated;
 pub(crate) use sentinel::{SERVICE, SentinelSetup, Sentinels};
+pub(crate) use tls::TlsStream;
 
 /// How long a test waits for something that should happen at once, on a machine that may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);

@@ -68,6 +68,13 @@ impl Process {
         Duration::from_millis(10 * hundredths)
     }
 
+    /// Its resident memory, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        1024 * kilobytes.expect("a process with memory").parse::<u64>().unwrap()
+    }
+
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let what = format!("{} to exit", self.name);
         wait_for(&what, || self.has_exited())

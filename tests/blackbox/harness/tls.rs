@@ -1,0 +1,64 @@
+//! A client that speaks TLS, one connection at a time, and looks at whom it speaks to.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
+
+use super::{Identity, PATIENCE};
+
+/// A connection on which the handshake has been made.
+pub(crate) struct TlsStream(StreamOwned<ClientConnection, TcpStream>);
+
+impl TlsStream {
+    /// Connects to a server of this authority whose certificate is for its address, and shows who we are if asked.
+    pub(crate) fn connect(address: SocketAddr, authority: &Path, identity: Option<&Identity>) -> io::Result<Self> {
+        let mut authorities = RootCertStore::empty();
+        authorities.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(authorities);
+        let config = match identity {
+            None => config.with_no_client_auth(),
+            Some(identity) => {
+                let chain = vec![CertificateDer::from_pem_file(&identity.certificate).unwrap()];
+                config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&identity.key).unwrap()).unwrap()
+            }
+        };
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let session = ClientConnection::new(Arc::new(config), ServerName::from(address.ip())).unwrap();
+        let mut stream = StreamOwned::new(session, stream);
+        stream.conn.complete_io(&mut stream.sock)?;
+        Ok(Self(stream))
+    }
+
+    /// What the server has shown.
+    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
+        self.0.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    }
+
+    /// Reads one byte. In TLS 1.3 the server looks at our certificate when we take the handshake for done; whether it
+    /// accepts it is heard with what it says next.
+    pub(crate) fn first_byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.0.read_exact(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    /// Sends an HTTP/1 request, and returns the status of its answer.
+    pub(crate) fn status_of(mut self, head: &str, body: &str) -> u16 {
+        let length = body.len();
+        write!(self.0, "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+            .unwrap();
+        let mut answer = Vec::new();
+        self.0.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+    }
+}

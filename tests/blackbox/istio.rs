@@ -1,5 +1,5 @@
-//! A real Envoy as Istio would set it up by `examples/istio`: the patches of the EnvoyFilters, put into the configuration
-//! that Istio makes of a Gateway and a VirtualService.
+//! A real Envoy as Istio would set it up by `examples/istio`: the patches of the `EnvoyFilters`, put into the configuration
+//! that Istio makes of a Gateway and a `VirtualService`.
 
 mod gateway;
 mod patches;
@@ -77,6 +77,11 @@ fn requests_pass_until_the_limits_of_host_and_route_and_are_refused_after_them()
     assert_eq!(gateway.statuses(4, "/export?month=1", "acme"), [200, 200, 200, 429]);
     assert_eq!(gateway.statuses(6, "/payments/new", "acme"), [200, 200, 200, 200, 200, 429]);
     assert_eq!(gateway.statuses(6, "/", "acme"), [200; 6], "another route, another limit");
+    let shown = gateway.get("/payments", "initech").header("x-ratelimit-limit").unwrap().to_owned();
+    assert!(
+        ["5;w=60", "10;w=60", "50;w=1"].iter().all(|limit| shown.contains(limit)),
+        "the host's count, too: {shown}"
+    );
     let nobody = http::get(gateway.public, "/").unwrap();
     assert_eq!(nobody.header("x-ratelimit-limit"), Some("50, 50;w=1"), "without a tenant there is the address");
 }

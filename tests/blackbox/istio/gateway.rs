@@ -82,7 +82,7 @@ fn configuration(public: SocketAddr, admin: SocketAddr, grpc: SocketAddr, servic
     })
 }
 
-/// What Istio makes of a Gateway and a VirtualService: a virtual host for each host and port, and routes with their names.
+/// What Istio makes of a Gateway and a `VirtualService`: a virtual host for each host and port, and routes with their names.
 fn connection_manager(documents: &[Value]) -> Value {
     let [gateway, service] = documents else { panic!("{documents:?}") };
     let server = &gateway["spec"]["servers"][0];

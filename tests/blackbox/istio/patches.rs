@@ -1,4 +1,4 @@
-//! What Istio does with the patches of an EnvoyFilter. A patch that finds nothing to change fails the test, where Istio
+//! What Istio does with the patches of an `EnvoyFilter`. A patch that finds nothing to change fails the test, where Istio
 //! would be silent.
 
 use serde_json::{Value, json};

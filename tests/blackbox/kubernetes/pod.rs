@@ -29,6 +29,22 @@ fn the_chart_sets_what_comporta_knows() {
     assert!(unknown.is_empty(), "comporta serve does not know {unknown:?}");
 }
 
+/// A command line that is wrong ends with 2, and a policy that is not there with 1.
+#[test]
+fn comporta_takes_the_values_that_the_chart_gives_to_flags() {
+    let nowhere = TempDir::new().unwrap();
+    for values in ["existing-configmap", "minimal", "no-network-policy"] {
+        let rendered = rendering(values);
+        let arguments = list(&container(&rendered)["args"]).iter().map(text);
+        let mut command = command();
+        command.args(arguments.filter(|argument| !argument.starts_with("--policy=")));
+        let output = command.arg("--policy").arg(nowhere.path().join("policies")).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{values}: {printed}");
+        assert!(printed.contains("policies"), "{values}: {printed}");
+    }
+}
+
 #[test]
 fn probes_ask_what_is_there() {
     let (_setup, comporta) = crate::harness::Comporta::with_policy("domain: d");

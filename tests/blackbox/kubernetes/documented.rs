@@ -1,11 +1,12 @@
-//! `README.md`, `values.yaml` and `values.schema.json` of the chart tell the same.
+//! `README.md`, `values.yaml` and `values.schema.json` of the chart tell the same, and what the documentation shows works.
 
 use std::fs;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
-use super::documents;
-use crate::harness::project_path;
+use super::{Chart, documents};
+use crate::harness::{project_path, write_file};
 
 fn read(name: &str) -> String {
     fs::read_to_string(project_path("deploy/helm/comporta").join(name)).unwrap()
@@ -58,4 +59,33 @@ fn the_chart_s_readme_has_every_value_with_its_default_and_its_meaning() {
         assert_eq!(shown, expected);
     }
     assert_eq!(shown.len(), expected.len());
+}
+
+/// Values that a page shows: its blocks of YAML that are no objects of Kubernetes.
+fn shown_values(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(project_path(page)).unwrap();
+    let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+    blocks.filter(|block| !block.contains("kind:")).collect()
+}
+
+#[test]
+fn the_chart_takes_the_values_that_the_documentation_shows() {
+    let mut count = 0;
+    for page in ["docs/kubernetes.md", "deploy/helm/comporta/README.md"] {
+        for block in shown_values(page) {
+            let folder = TempDir::new().unwrap();
+            let path = folder.path().join("values.yaml");
+            write_file(&path, &block);
+            let mut chart = Chart::new("comporta").values(path.to_str().unwrap());
+            if !block.contains("policies:") {
+                chart = chart.set("policiesConfigMap", r#""limits""#);
+            }
+            if !block.contains("redis:") {
+                chart = chart.set("redis.url", r#""redis://redis""#);
+            }
+            assert!(chart.render().len() >= 5, "{block}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
 }

@@ -1,4 +1,4 @@
-//! `.github/workflows` and `scripts/release-notes`.
+//! `.github` and `scripts/release-notes`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,13 @@ const WORKFLOWS: [&str; 2] = [".github/workflows/ci.yml", ".github/workflows/rel
 
 #[test]
 fn the_workflows_are_what_github_takes() {
-    let mut check = Command::new(tool("check-jsonschema"));
-    check.args(["--builtin-schema", "vendor.github-workflows"]);
-    succeed(check.args(WORKFLOWS.map(project_path)));
+    let check = |schema: &str| {
+        let mut check = Command::new(tool("check-jsonschema"));
+        check.args(["--builtin-schema", schema]);
+        check
+    };
+    succeed(check("vendor.github-workflows").args(WORKFLOWS.map(project_path)));
+    succeed(check("vendor.dependabot").arg(project_path(".github/dependabot.yml")));
 }
 
 /// A tag can be moved to something else; a commit cannot.

@@ -1,9 +1,10 @@
-//! What stands around Comporta: `docker-compose.yml`, and the dashboard, rules and configurations in `deploy/`.
+//! What stands around Comporta: `docker-compose.yml`, the dashboard, rules and configurations in `deploy/`, and the workflows.
 
 mod busy;
 mod compose;
 mod dashboard;
 mod prometheus;
+mod workflows;
 
 use std::fs;
 

@@ -18,12 +18,11 @@ struct Counted<'a> {
     tally: &'a Tally,
 }
 
-/// What each rule has decided since the policy was loaded. Rules that have decided nothing are not shown: a policy may have
+/// What each rule has decided since a policy first had it. Rules that have decided nothing are not shown: a policy may have
 /// a hundred thousand.
 pub(super) fn encode(engine: &Engine, families: &mut Families<'_, '_>) -> fmt::Result {
     let (active, shadow_mode) = (&engine.active(), engine.shadow_mode());
-    let help =
-        "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own";
+    let help = "Descriptors decided, by rule; {none} found no limit, {request} brought its own";
     let mut decisions = families.counter("decisions", help)?;
     for_each_decision(active, shadow_mode, |labels, count, _| decisions.of(labels, count))?;
     let mut hits = families.counter("hits", "Hits that these descriptors asked for")?;

@@ -335,7 +335,11 @@ fn rules_that_stay_go_on_counting_when_the_policy_changes() {
         domain.for_each_rule(|path, rule, _| {
             let tally = active.tallies.rule(rule);
             let mut values = Vec::new();
-            tally.values().for_each(|value, _, count| Ok::<_, ()>(values.push((value.to_owned(), count)))).unwrap();
+            let note = |value: &str, _, count| {
+                values.push((value.to_owned(), count));
+                Ok::<_, ()>(())
+            };
+            tally.values().for_each(note).unwrap();
             seen.push((path.to_owned(), count(tally), values));
         });
         seen.sort();

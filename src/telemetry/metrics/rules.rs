@@ -1,12 +1,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use siphasher::sip::SipHasher13;
+
 use super::family::Families;
 use crate::engine::{ActivePolicy, Engine, Tally, limit_suffix};
 use crate::limit::Limit;
 use crate::policy::RuleLimit;
 
-/// The longest path of a rule in a label, in bytes; longer ones are cut and end with the number of the rule.
+/// The longest path of a rule in a label, in bytes; longer ones are cut and end with a hash, by which a rule has the same label
+/// in every policy.
 const LONGEST_RULE: usize = 200;
 
 /// A rule that has decided something, or what stands for descriptors without one.
@@ -104,7 +107,8 @@ fn for_each(active: &ActivePolicy, mut visit: impl FnMut(Counted<'_>) -> fmt::Re
             let path = if path.len() <= LONGEST_RULE {
                 Cow::Borrowed(path)
             } else {
-                Cow::Owned(format!("{}...{}", &path[..LONGEST_RULE], rule.index))
+                let hash = SipHasher13::new().hash(path.as_bytes());
+                Cow::Owned(format!("{}...{hash:016x}", &path[..LONGEST_RULE]))
             };
             let (domain, tally) = (domain.name(), active.tallies.rule(rule));
             let counted = Counted { domain, rule: &path, is_shadow: rule.shadow_mode, limits, tally };

@@ -159,3 +159,71 @@ async fn changes_under_load_lose_no_borrowed_hit() {
     let flags = ["--redis-url".to_owned(), redis.url(), "--redis-timeout=10s".to_owned()];
     change_under_load(&Setup::new(&policy(0)).flags(flags), 30, false).await;
 }
+
+const TENANTS: u32 = 100_000;
+
+/// A policy that takes its time, in a version of its own.
+fn with_tenants(version: u32) -> String {
+    let mut text = format!(
+        "domain: d\nplans: {{p: {{requests_per_unit: {}, unit: year}}}}\ndescriptors:\n- key: left\n  plan: p\n  tenants:\n",
+        FIRST_AMOUNT + version
+    );
+    text.extend((0..TENANTS).map(|tenant| format!("    tenant-{tenant}: p\n")));
+    text
+}
+
+/// How long each decision takes.
+async fn timed(mut client: Client, run: Run) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while run.goes_on() {
+        let start = Instant::now();
+        let answer = ask(&mut client, request("d", ["left=x"])).await.expect("a decision");
+        times.push(start.elapsed());
+        run.met.fetch_max(amounts(&answer)[0] - FIRST_AMOUNT, Ordering::Relaxed);
+        sleep(Duration::from_millis(1)).await;
+    }
+    times.sort_unstable();
+    times
+}
+
+fn show(what: &str, times: &[Duration]) {
+    let part = |thousandths: usize| times[(times.len() - 1) * thousandths / 1000];
+    eprintln!(
+        "{what}: {} decisions, median {:?}, p99 {:?}, p99.9 {:?}, longest {:?}",
+        times.len(),
+        part(500),
+        part(990),
+        part(999),
+        part(1000)
+    );
+}
+
+/// One thread decides. If it loaded the policy, too, or freed the old one, decisions would wait all that time.
+#[tokio::test(flavor = "multi_thread")]
+async fn loading_a_hundred_thousand_tenants_holds_up_no_decision() {
+    let setup = Setup::new(&with_tenants(0)).flags(["--threads=1"]);
+    let comporta = setup.start();
+    let run = Run::default();
+    let quiet = tokio::spawn(timed(comporta.client(), run.clone()));
+    sleep(Duration::from_secs(2)).await;
+    run.is_over.store(true, Ordering::Relaxed);
+    show("nothing changes", &quiet.await.unwrap());
+
+    let run = Run::default();
+    let busy = tokio::spawn(timed(comporta.client(), run.clone()));
+    let mut loading = Duration::MAX;
+    for version in 1..=5 {
+        replace(&setup.policy_path().join("policy.yaml"), &with_tenants(version));
+        let start = Instant::now();
+        while run.met.load(Ordering::Relaxed) < version {
+            assert!(start.elapsed() < PATIENCE, "version {version} never came; {}", comporta.log());
+            sleep(Duration::from_millis(1)).await;
+        }
+        loading = loading.min(start.elapsed());
+    }
+    run.is_over.store(true, Ordering::Relaxed);
+    let times = busy.await.unwrap();
+    show(&format!("{TENANTS} tenants are loaded again and again, in {loading:?} at least"), &times);
+    let longest = *times.last().unwrap();
+    assert!(longest < loading / 2, "a decision has taken {longest:?}");
+}

@@ -151,3 +151,44 @@ fn retire(replaced: &Arc<ActivePolicy>) {
         thread::sleep(RETIREMENT_CHECK);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio::signal::unix::{SignalKind, signal};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::engine::{Engine, EngineSettings};
+    use crate::limit::Algorithm;
+    use crate::settings::DefaultSettings;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_nobody_tells_of_is_found_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.yaml");
+        fs::write(&path, "domain: one\n").unwrap();
+        let defaults = DefaultSettings { default_algorithm: Algorithm::TokenBucket, overdraft: false };
+        let settings = PolicySettings { path: path.clone(), defaults };
+        let files = PolicyFiles::read(&path);
+        let clock = Arc::new(Clock::start());
+        let policy = files.load(&settings.defaults.defaults()).unwrap().policy;
+        let engine = Engine::new(policy, EngineSettings::default(), clock.now());
+        let replica = Replica::new(engine, clock, None, None);
+
+        let mut reloader = Reloader::new(Arc::clone(&replica), &settings, &files);
+        reloader.hints = Hints::default();
+        let reloading = tokio::spawn(reloader.run(signal(SignalKind::user_defined2()).unwrap()));
+        sleep(Duration::from_secs(1)).await;
+        fs::write(&path, "domain: two\n").unwrap();
+        let start = Instant::now();
+        while replica.engine.active().policy.domain(b"two").is_none() {
+            assert!(start.elapsed() < Duration::from_secs(11), "nobody has looked");
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert!(start.elapsed() > Duration::from_secs(8), "there was a hint");
+        reloading.abort();
+    }
+}

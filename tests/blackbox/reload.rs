@@ -117,3 +117,21 @@ fn rules_that_stay_go_on_counting() {
     assert_eq!(passing(&comporta), 0);
     assert_eq!(metric(&comporta, refused).as_deref(), Some("16"));
 }
+
+#[test]
+fn a_rule_with_a_long_name_keeps_its_series_when_its_place_changes() {
+    let key = "k".repeat(300);
+    let setup = Setup::new(&limiting(&key, "2"));
+    let comporta = setup.start();
+    let series = || {
+        amount(&comporta, &key).expect("a limit");
+        let page = http::get(comporta.addresses.admin, "/metrics").unwrap().body;
+        let line = page.lines().find(|line| line.starts_with("comporta_hits_total{domain=\"d\",rule=\"kkk")).unwrap();
+        line.split_once('}').unwrap().0.to_owned()
+    };
+    let before = series();
+    assert!(before.len() < 300, "it is cut: {before}");
+    let other = setup.policy_path().join("other.yaml");
+    change(&comporta, "a rule before it", || write_file(&other, &policy("1")), "a", Some(1));
+    assert_eq!(series(), before);
+}

@@ -1,14 +1,16 @@
 //! Limits change while their hits are borrowed.
 
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+
 use super::{amount, limiting, replace};
 use crate::harness::grpc::{Client, code};
 use crate::harness::{Comporta, Redis, Setup, wait_for};
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 
+/// Two that share a Redis.
 struct Replicas {
     _redis: Redis,
     setups: [Setup; 2],
-    replicas: [Comporta; 2],
+    processes: [Comporta; 2],
 }
 
 impl Replicas {
@@ -16,8 +18,8 @@ impl Replicas {
         let redis = Redis::start();
         let flags = ["--redis-url".to_owned(), redis.url(), "--redis-timeout=10s".to_owned()];
         let setups = [(); 2].map(|()| Setup::new(text).flags(flags.clone()));
-        let replicas = [setups[0].start(), setups[1].start()];
-        Self { _redis: redis, setups, replicas }
+        let processes = [setups[0].start(), setups[1].start()];
+        Self { _redis: redis, setups, processes }
     }
 
     /// Lets both replicas limit `a` to another amount.
@@ -25,14 +27,14 @@ impl Replicas {
         for setup in &self.setups {
             replace(&setup.policy_path().join("policy.yaml"), &limiting("a", &to.to_string()));
         }
-        for replica in &self.replicas {
+        for replica in &self.processes {
             wait_for("the new limit", || (amount(replica, "a") == Some(to)).then_some(()));
         }
     }
 
     /// How many of so many requests pass, which ask one replica after the other.
     async fn passing(&self, requests: usize) -> usize {
-        let mut clients: [Client; 2] = [self.replicas[0].client(), self.replicas[1].client()];
+        let mut clients: [Client; 2] = [self.processes[0].client(), self.processes[1].client()];
         let mut passing = 0;
         for turn in 0..requests {
             passing += usize::from(code(&mut clients[turn % 2], ["a=x"]).await == Code::Ok);

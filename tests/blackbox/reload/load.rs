@@ -25,7 +25,7 @@ const FLOWING: u32 = 50;
 fn policy(version: u32) -> String {
     let alternating = FIRST_AMOUNT + version;
     // In every other version there are more rules before the others, so that their places change.
-    let more = if version % 2 == 0 { "{key: earlier, rate_limit: {unlimited: true}}," } else { "" };
+    let more = if version.is_multiple_of(2) { "{key: earlier, rate_limit: {unlimited: true}}," } else { "" };
     format!(
         "{{domain: d, descriptors: [{more}
           {{key: left, rate_limit: {{requests_per_unit: {alternating}, unit: year}}}},

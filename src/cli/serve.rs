@@ -7,17 +7,18 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::reload::reload_when_told;
+use super::reload::Reloader;
 use super::summary;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::policy::PolicyFiles;
 use crate::replica::{Lender, Replica};
 use crate::server::{self, BoxError, Listeners, PortTls, StopSignals};
 use crate::settings::ServeSettings;
 use crate::store::Store;
 use crate::store::redis::{RedisSettings, RedisStore};
+use crate::telemetry;
 use crate::trace::{Tracer, TracerSettings};
-use crate::{policy, telemetry};
 
 /// So long after the start the service is ready even if nobody knows yet whether Redis is there.
 const LONGEST_START: Duration = Duration::from_secs(2);
@@ -57,7 +58,8 @@ fn serve(
     let clock = Arc::new(Clock::start());
     let tls = PortTls::load(settings)?;
     let path = &settings.policy.path;
-    let loaded = policy::load(path, &settings.policy.defaults.defaults()).map_err(|faults| {
+    let files = PolicyFiles::read(path);
+    let loaded = files.load(&settings.policy.defaults.defaults()).map_err(|faults| {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
     })?;
     info!("loaded the policy in {}: {}", path.display(), summary(&loaded.policy));
@@ -90,7 +92,9 @@ fn serve(
                 }
             }
         };
-        let reloading = tokio::spawn(reload_when_told(hangup, Arc::clone(&replica), settings.policy.clone()));
+        let reloader = Reloader::new(Arc::clone(&replica), &settings.policy, &files);
+        drop(files);
+        let reloading = tokio::spawn(reloader.run(hangup));
         server::serve(listeners, tls, replica, settings, prepared, signals).await?;
         reloading.abort();
         if let Some(redis) = redis {

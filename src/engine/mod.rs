@@ -171,7 +171,7 @@ pub struct Engine {
     loads: Loads,
 }
 
-/// A policy in force, and what its rules have decided.
+/// A policy in force, and what its rules have decided. It may be large: where it is made and dropped, nobody should wait.
 #[derive(Debug)]
 pub struct ActivePolicy {
     pub policy: Policy,
@@ -181,8 +181,8 @@ pub struct ActivePolicy {
 }
 
 impl ActivePolicy {
-    fn new(policy: Policy, now: Now) -> Self {
-        Self { tallies: Tallies::of(&policy), policy, since: now.monotonic }
+    fn new(policy: Policy, before: Option<&Self>, now: Now) -> Self {
+        Self { tallies: Tallies::of(&policy, before), policy, since: now.monotonic }
     }
 }
 
@@ -194,7 +194,7 @@ impl Engine {
         loads.succeeded();
         Self {
             loads,
-            active: ArcSwap::from_pointee(ActivePolicy::new(policy, now)),
+            active: ArcSwap::from_pointee(ActivePolicy::new(policy, None, now)),
             table: Table::new(settings.max_buckets),
             seed: KeySeed::random(),
             silence: Silence {
@@ -428,10 +428,13 @@ impl Engine {
         self.table.sweep(now, parts);
     }
 
-    /// Replaces the policy. Buckets whose identity stays keep their state; tallies begin anew.
-    pub fn set_policy(&self, policy: Policy, now: Now) {
-        self.active.store(Arc::new(ActivePolicy::new(policy, now)));
+    /// Replaces the policy, and returns the one before. Buckets whose identity stays keep their state, and so do the tallies
+    /// of rules that stay. It is for one caller at a time.
+    pub fn set_policy(&self, policy: Policy, now: Now) -> Arc<ActivePolicy> {
+        let policy = ActivePolicy::new(policy, Some(&self.active()), now);
+        let before = self.active.swap(Arc::new(policy));
         self.loads.succeeded();
+        before
     }
 
     /// Takes note that the policy was loaded anew, and is the same.

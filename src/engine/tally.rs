@@ -1,18 +1,23 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::ActivePolicy;
 use super::decision::{Code, Prevention, Source, Status};
 use super::values::ValueTallies;
 use crate::measure::Count;
 use crate::policy::{Domain, Policy, Rule};
 use crate::request::Descriptor;
 
-/// What each rule has decided since its policy was loaded.
+/// What each rule has decided since a policy first had it. The tallies of rules that stay are shared with the policy before:
+/// requests that are decided by that one still count.
 #[derive(Debug)]
 pub struct Tallies {
     /// By the index of the rule.
-    rules: Box<[Tally]>,
+    rules: Box<[Arc<Tally>]>,
     /// By the index of the domain.
-    domains: Box<[DomainTallies]>,
+    domains: Box<[Arc<DomainTallies>]>,
     /// Descriptors of domains that no policy file names.
-    pub unknown_domain: Tally,
+    pub unknown_domain: Arc<Tally>,
 }
 
 /// What has been decided in a domain without a rule.
@@ -40,11 +45,27 @@ pub struct Tally {
 }
 
 impl Tallies {
-    pub(super) fn of(policy: &Policy) -> Self {
+    /// Tallies for a policy, after those of the policy before it.
+    pub(super) fn of(policy: &Policy, before: Option<&ActivePolicy>) -> Self {
+        let mut rules = vec![None; policy.rule_count()];
+        let mut domains = vec![None; policy.domain_count()];
+        for domain in policy.domains() {
+            let Some(before) = before else { break };
+            let Some(same) = before.policy.domain(domain.name().as_bytes()) else { continue };
+            domains[domain.index()] = Some(Arc::clone(&before.tallies.domains[same.index()]));
+            let mut stay = HashMap::new();
+            same.for_each_rule(|path, rule, _| {
+                stay.insert(path.to_owned(), (rule, Arc::clone(&before.tallies.rules[rule.index as usize])));
+            });
+            domain.for_each_rule(|path, rule, _| {
+                let stays = stay.remove(path).filter(|(same, _)| are_shown_alike(same, rule));
+                rules[rule.index as usize] = stays.map(|(_, tally)| tally);
+            });
+        }
         Self {
-            rules: (0..policy.rule_count()).map(|_| Tally::default()).collect(),
-            domains: (0..policy.domain_count()).map(|_| DomainTallies::default()).collect(),
-            unknown_domain: Tally::default(),
+            rules: rules.into_iter().map(Option::unwrap_or_default).collect(),
+            domains: domains.into_iter().map(Option::unwrap_or_default).collect(),
+            unknown_domain: before.map(|before| Arc::clone(&before.tallies.unknown_domain)).unwrap_or_default(),
         }
     }
 
@@ -59,6 +80,12 @@ impl Tallies {
     pub fn domain(&self, domain: &Domain) -> &DomainTallies {
         &self.domains[domain.index()]
     }
+}
+
+/// Whether metrics show two rules with the same path by the same labels. Where they do not, what was counted for the one says
+/// nothing of the other.
+fn are_shown_alike(one: &Rule, other: &Rule) -> bool {
+    one.shadow_mode == other.shadow_mode && one.shown_values == other.shown_values
 }
 
 impl Tally {

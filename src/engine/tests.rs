@@ -315,6 +315,63 @@ descriptors:
 }
 
 #[test]
+fn rules_that_stay_go_on_counting_when_the_policy_changes() {
+    let stay = "{key: a, detailed_metric: true, rate_limit: {requests_per_unit: AMOUNT, unit: day}}";
+    let with = |amount: &str, more: &str| {
+        policy(&format!("domain: d\ndescriptors: [{}{more}]", stay.replace("AMOUNT", amount)))
+    };
+    let engine = Engine::new(
+        with("9", ", {key: b, shadow_mode: true, rate_limit: {requests_per_unit: 9, unit: day}}"),
+        settings(),
+        START,
+    );
+    let ask = || engine.ask(&[descriptor("a=1"), descriptor("b=1"), descriptor("c=1")]);
+    ask();
+    let seen = || {
+        let active = engine.active();
+        let domain = active.policy.domain(b"d").unwrap();
+        let count = |tally: &Tally| tally.decisions().map(|(_, _, count, _)| count).sum::<u64>();
+        let mut seen = Vec::new();
+        domain.for_each_rule(|path, rule, _| {
+            let tally = active.tallies.rule(rule);
+            let mut values = Vec::new();
+            let note = |value: &str, _, count| {
+                values.push((value.to_owned(), count));
+                Ok::<_, ()>(())
+            };
+            tally.values().for_each(note).unwrap();
+            seen.push((path.to_owned(), count(tally), values));
+        });
+        seen.sort();
+        (seen, count(&active.tallies.domain(domain).no_limit))
+    };
+    let a = |count| ("a".to_owned(), count, vec![("a=1".to_owned(), count)]);
+    let b = |count| ("b".to_owned(), count, Vec::new());
+    assert_eq!(seen(), (vec![a(1), b(1)], 1));
+
+    // Another rule goes before it, so its place among the rules is another one; and `b` refuses now, which is another series.
+    let before = engine.set_policy(
+        with("5", ", {key: b, rate_limit: {requests_per_unit: 9, unit: day}}, {key: Z, rate_limit: {unlimited: true}}"),
+        START,
+    );
+    ask();
+    assert_eq!(seen(), (vec![("Z".to_owned(), 0, Vec::new()), a(2), b(1)], 2));
+
+    // A request that came before the change may be decided after it.
+    before.policy.domain(b"d").unwrap().for_each_rule(|path, rule, _| {
+        if path == "a" {
+            before.tallies.rule(rule).count(&Status::NO_LIMIT, 1);
+        }
+    });
+    assert_eq!(seen().0[1].1, 3);
+
+    engine.set_policy(with("5", ""), START);
+    ask();
+    assert_eq!(seen().0[0].1, 4, "and what went has gone");
+    assert_eq!(seen().1, 4, "a=1 is limited; b and c are not: one more each than before");
+}
+
+#[test]
 fn a_new_policy_keeps_what_was_spent() {
     let limit = |amount| {
         policy(&format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{requests_per_unit: {amount}, unit: day}}}}]"))

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -26,6 +26,21 @@ impl ContentHash {
     }
 }
 
+/// All that a policy is made from: the names of its files, what they say, and why they cannot be read. Equal ones are loaded
+/// alike, with the same messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(u128);
+
+impl Fingerprint {
+    pub(super) fn of(sources: &[Source]) -> Self {
+        let mut hasher = SipHasher13::new();
+        for Source { name, text, problem } in sources {
+            (name, text, problem).hash(&mut hasher);
+        }
+        Self(hasher.finish128().as_u128())
+    }
+}
+
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
@@ -34,6 +49,7 @@ impl fmt::Display for ContentHash {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::Position;
     use super::*;
 
     fn hash(texts: &[(&str, &str)]) -> String {
@@ -47,5 +63,20 @@ mod tests {
         assert_eq!(hash(&[("a", "x"), ("b", "y")]), hash(&[("/mnt/a", "x"), ("/mnt/b", "y")]));
         assert_ne!(hash(&[("a", "x"), ("b", "y")]), hash(&[("a", "y"), ("b", "x")]));
         assert_ne!(hash(&[("a", "xy"), ("b", "")]), hash(&[("a", "x"), ("b", "y")]));
+    }
+
+    #[test]
+    fn names_and_problems_are_part_of_a_fingerprint() {
+        let source = |name: &str, text: &str, problem: Option<&str>| Source {
+            name: name.into(),
+            text: text.into(),
+            problem: problem.map(|problem| (Position::WHOLE_FILE, problem.to_owned())),
+        };
+        let fingerprint = |source: Source| Fingerprint::of(&[source]);
+        let same = fingerprint(source("a", "x", None));
+        assert_eq!(same, fingerprint(source("a", "x", None)));
+        for other in [source("b", "x", None), source("a", "y", None), source("a", "x", Some("no right to read"))] {
+            assert_ne!(same, fingerprint(other));
+        }
     }
 }

@@ -94,7 +94,7 @@ impl Domain {
 
     /// Shows every rule of the domain after those above it, with its path: `tenant|path~/export*`, escaped as in the name
     /// of a bucket, and the limits that it has where no tenant has others. A key alone is a rule for any value.
-    pub fn for_each_rule(&self, mut visit: impl FnMut(&str, &Rule, &[RuleLimit])) {
+    pub fn for_each_rule<'p>(&'p self, mut visit: impl FnMut(&str, &'p Rule, &'p [RuleLimit])) {
         self.rules.for_each(&mut String::new(), &mut visit);
     }
 
@@ -132,7 +132,7 @@ impl Domain {
 
 impl Rules {
     /// As deep as the policy's files, which have a bound.
-    fn for_each(&self, path: &mut String, visit: &mut impl FnMut(&str, &Rule, &[RuleLimit])) {
+    fn for_each<'p>(&'p self, path: &mut String, visit: &mut impl FnMut(&str, &'p Rule, &'p [RuleLimit])) {
         for (key, siblings) in self.by_key.iter() {
             for (value, is_shared, node) in siblings.nodes() {
                 let length = path.len();

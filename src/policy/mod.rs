@@ -3,7 +3,7 @@
 //! The way of a policy: `source` finds and reads the files, `yaml` makes nodes of a text, `file` reads
 //! what a file says, `compile` makes one [`Policy`] of all files, `matcher` answers requests. None of
 //! them stops at the first [`Fault`]: an author learns of all at once. `explain` says why a request finds
-//! what it finds, and `listing` what there is to be found.
+//! what it finds, and `listing` what there is to be found. [`watch`] tells when files may have changed.
 
 mod candidates;
 mod compile;
@@ -12,6 +12,7 @@ mod excerpt;
 mod explain;
 mod fault;
 mod file;
+mod files;
 mod hash;
 mod known;
 mod limits;
@@ -25,6 +26,7 @@ mod reader;
 mod rule;
 mod source;
 mod visible;
+pub mod watch;
 mod yaml;
 
 #[cfg(test)]
@@ -37,7 +39,8 @@ pub use candidates::Candidates;
 pub use describe::{LimitDescription, QuotaDescription, RuleDescription};
 pub use explain::{End, Level, Matched, MatchedBy, RulesTried, TenantsTried, Walk, WildcardsTried};
 pub use fault::{Fault, Faults};
-pub use hash::ContentHash;
+pub use files::PolicyFiles;
+pub use hash::{ContentHash, Fingerprint};
 pub use listing::{ListedRule, PathStep, RulePage};
 pub use matcher::{Domain, Match, PathPart};
 pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};
@@ -73,7 +76,7 @@ pub struct Loaded {
 ///
 /// All faults of all files.
 pub fn load(path: &Path, defaults: &Defaults) -> Result<Loaded, Faults> {
-    load_sources(&source::read_sources(path), *defaults)
+    PolicyFiles::read(path).load(defaults)
 }
 
 /// Loads policies that are in memory, a name and a text each, as [`load`] would load such files.

@@ -12,38 +12,50 @@ use super::visible::push_visible;
 /// The largest policy file, in bytes.
 const LARGEST_FILE: u64 = 64 << 20;
 
+/// What was read, and where it was looked for.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// At least one: what cannot be read is a source with a problem.
+    pub(super) sources: Vec<Source>,
+    /// Paths of files, also of those that cannot be read or were found before.
+    pub(super) files: Vec<PathBuf>,
+    /// Paths of the directories that were looked into.
+    pub(super) directories: Vec<PathBuf>,
+}
+
 /// Reads the file at `path`, or all policies in the directory at `path` and below, in byte order of their paths.
 ///
 /// In a directory a policy is what ends in `.yaml` or `.yml`; what begins with a dot is skipped. Links are followed,
 /// and a file that is found by several paths is read by the first of them: a mounted Kubernetes `ConfigMap` shows each
-/// file twice. What cannot be read is a source with a problem, so there is always at least one source.
-pub(super) fn read_sources(path: &Path) -> Vec<Source> {
+/// file twice.
+pub(super) fn read(path: &Path) -> Reading {
+    let only = |source| Reading { sources: vec![source], files: vec![path.to_owned()], directories: Vec::new() };
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => read_directory(path),
-        Ok(_) => vec![read_file(path)],
-        Err(error) => vec![unreadable(path, &error)],
+        Ok(_) => only(read_file(path)),
+        Err(error) => only(unreadable(path, &error)),
     }
 }
 
-fn read_directory(root: &Path) -> Vec<Source> {
-    let (files, mut sources) = find_files(root);
-    if files.is_empty() && sources.is_empty() {
+fn read_directory(root: &Path) -> Reading {
+    let mut reading = find_files(root);
+    if reading.files.is_empty() && reading.sources.is_empty() {
         let problem = "no policy in this directory: put a file into it whose name ends in .yaml or .yml";
-        return vec![with_problem(root, problem.to_owned())];
+        reading.sources.push(with_problem(root, problem.to_owned()));
     }
     let mut seen = HashSet::new();
-    for file in files {
-        let is_new = fs::canonicalize(&file).map_or(true, |real| seen.insert(real));
+    for file in &reading.files {
+        let is_new = fs::canonicalize(file).map_or(true, |real| seen.insert(real));
         if is_new {
-            sources.push(read_file(&file));
+            reading.sources.push(read_file(file));
         }
     }
-    sources
+    reading
 }
 
-/// The policies in a directory and below, in order, and what could not be looked into.
-fn find_files(root: &Path) -> (Vec<PathBuf>, Vec<Source>) {
-    let (mut files, mut problems) = (Vec::new(), Vec::new());
+/// The policies in a directory and below, in order. Only directories that cannot be looked into are sources already.
+fn find_files(root: &Path) -> Reading {
+    let mut reading = Reading::default();
     let mut seen = HashSet::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -58,17 +70,19 @@ fn find_files(root: &Path) -> (Vec<PathBuf>, Vec<Source>) {
                 for path in paths.into_iter().rev() {
                     match fs::metadata(&path) {
                         Ok(metadata) if metadata.is_dir() => directories.push(path),
-                        Ok(metadata) if metadata.is_file() && is_policy(&path) => files.push(path),
-                        Err(error) if is_policy(&path) => problems.push(unreadable(&path, &error)),
-                        _ => {}
+                        Ok(metadata) if !metadata.is_file() => {}
+                        // Why it cannot be read is told where it is tried.
+                        Ok(_) | Err(_) if is_policy(&path) => reading.files.push(path),
+                        Ok(_) | Err(_) => {}
                     }
                 }
             }
-            Err(error) => problems.push(unreadable(&directory, &error)),
+            Err(error) => reading.sources.push(unreadable(&directory, &error)),
         }
+        reading.directories.push(directory);
     }
-    files.sort_unstable_by(|one, other| bytes(one).cmp(bytes(other)));
-    (files, problems)
+    reading.files.sort_unstable_by(|one, other| bytes(one).cmp(bytes(other)));
+    reading
 }
 
 fn visible_entries(directory: &Path) -> io::Result<Vec<PathBuf>> {

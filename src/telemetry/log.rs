@@ -2,7 +2,7 @@ use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, registry};
@@ -44,6 +44,8 @@ pub fn init(filter: Targets, format: LogFormat) -> WorkerGuard {
     // It is called once.
     let _ = LOST.set(writer.error_counter());
     let lines = fmt::layer().with_writer(writer);
+    // It warns of directories that are gone and need not be given up any more. What matters it returns.
+    let filter = filter.with_target("notify", LevelFilter::ERROR);
     match format {
         LogFormat::Text => {
             let lines = lines.with_ansi(io::stderr().is_terminal()).with_target(false);

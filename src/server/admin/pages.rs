@@ -46,7 +46,7 @@ const MOST_FILES: usize = 100;
 pub(super) struct PolicyReport {
     hash: String,
     age_seconds: u64,
-    /// The fault that kept a newer policy from being served. Nothing is loaded anew yet, so there is none.
+    /// What keeps a newer policy from being served.
     last_fault: Option<String>,
     file_count: usize,
     /// The first of them.

@@ -1,12 +1,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use siphasher::sip::SipHasher13;
+
 use super::family::Families;
 use crate::engine::{ActivePolicy, Engine, Tally, limit_suffix};
 use crate::limit::Limit;
 use crate::policy::RuleLimit;
 
-/// The longest path of a rule in a label, in bytes; longer ones are cut and end with the number of the rule.
+/// The longest path of a rule in a label, in bytes; longer ones are cut and end with a hash, by which a rule has the same label
+/// in every policy.
 const LONGEST_RULE: usize = 200;
 
 /// A rule that has decided something, or what stands for descriptors without one.
@@ -18,12 +21,11 @@ struct Counted<'a> {
     tally: &'a Tally,
 }
 
-/// What each rule has decided since the policy was loaded. Rules that have decided nothing are not shown: a policy may have
+/// What each rule has decided since a policy first had it. Rules that have decided nothing are not shown: a policy may have
 /// a hundred thousand.
 pub(super) fn encode(engine: &Engine, families: &mut Families<'_, '_>) -> fmt::Result {
     let (active, shadow_mode) = (&engine.active(), engine.shadow_mode());
-    let help =
-        "Descriptors decided since the policy was loaded, by rule; {none} found no limit, {request} brought its own";
+    let help = "Descriptors decided, by rule; {none} found no limit, {request} brought its own";
     let mut decisions = families.counter("decisions", help)?;
     for_each_decision(active, shadow_mode, |labels, count, _| decisions.of(labels, count))?;
     let mut hits = families.counter("hits", "Hits that these descriptors asked for")?;
@@ -105,7 +107,8 @@ fn for_each(active: &ActivePolicy, mut visit: impl FnMut(Counted<'_>) -> fmt::Re
             let path = if path.len() <= LONGEST_RULE {
                 Cow::Borrowed(path)
             } else {
-                Cow::Owned(format!("{}...{}", &path[..LONGEST_RULE], rule.index))
+                let hash = SipHasher13::new().hash(path.as_bytes());
+                Cow::Owned(format!("{}...{hash:016x}", &path[..LONGEST_RULE]))
             };
             let (domain, tally) = (domain.name(), active.tallies.rule(rule));
             let counted = Counted { domain, rule: &path, is_shadow: rule.shadow_mode, limits, tally };

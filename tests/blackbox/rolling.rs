@@ -24,7 +24,7 @@ descriptors:
 ";
 
 /// Envoy asks the replicas themselves whether they are well, as Kubernetes' endpoints would say. One that is about to end
-/// says so for a second.
+/// says so for two seconds: Envoy's workers may hear of it a second later (`update_merge_window`).
 const HEALTH_CHECKS: &str = "
     health_checks:
     - timeout: 5s
@@ -40,7 +40,7 @@ fn setup(redis: &Redis) -> Setup {
         "--redis-url".to_owned(),
         redis.url(),
         "--redis-timeout=10s".to_owned(),
-        "--drain-delay=1s".to_owned(),
+        "--drain-delay=2s".to_owned(),
         // Connections end of age meanwhile, too.
         "--max-connection-age=1s".to_owned(),
         "--log-level=warn".to_owned(),

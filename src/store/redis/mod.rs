@@ -12,6 +12,8 @@ mod connect;
 mod door;
 mod eviction;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod gather;
 mod greeting;
 mod heartbeat;

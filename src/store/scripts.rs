@@ -109,7 +109,10 @@ pub fn reply(answer: &Value, most_extra: u64) -> Result<Reply, StoreError> {
         })
 }
 
-/// The seven numbers of an answer, if they are seven and none is negative.
+/// Lua counts in floats. Up to this number they are exact, and no script of ours goes beyond it.
+const LARGEST_NUMBER: u64 = 1 << 53;
+
+/// The seven numbers of an answer, if they are seven, and none is negative or larger than any that our scripts know.
 fn whole_numbers(answer: &Value) -> Option<[u64; 7]> {
     let Value::Array(items) = answer else { return None };
     let mut numbers = [0; 7];
@@ -118,7 +121,7 @@ fn whole_numbers(answer: &Value) -> Option<[u64; 7]> {
     }
     for (number, item) in numbers.iter_mut().zip(items) {
         let Value::Int(integer) = item else { return None };
-        *number = u64::try_from(*integer).ok()?;
+        *number = u64::try_from(*integer).ok().filter(|number| *number <= LARGEST_NUMBER)?;
     }
     Some(numbers)
 }
@@ -185,6 +188,8 @@ mod tests {
             numbers(&[2, 0, 0, 0, 0, 0, 0]),
             numbers(&[-1, 0, 0, 0, 0, 0, 0]),
             numbers(&[1, 0, 0, 0, 0, i64::MIN, 0]),
+            numbers(&[1, 0, 0, 0, 0, i64::MAX, 0]),
+            numbers(&[1, 0, 0, (1 << 53) + 1, 0, 0, 0]),
         ] {
             assert!(matches!(reply(&answer, 1), Err(StoreError::Malformed(_))), "{answer:?}");
         }

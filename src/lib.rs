@@ -25,6 +25,9 @@ pub mod cause;
 pub mod cli;
 pub mod clock;
 pub mod engine;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limit;
 pub mod measure;
 mod pem;

@@ -19,7 +19,11 @@ pub(crate) struct PemFile {
 impl PemFile {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let bytes = small_file::read(path).map_err(|error| about(path, error))?;
-        Ok(Self { path: path.to_owned(), bytes })
+        Ok(Self::new(path.to_owned(), bytes))
+    }
+
+    pub(crate) const fn new(path: PathBuf, bytes: Vec<u8>) -> Self {
+        Self { path, bytes }
     }
 
     /// The certificates in it, at least one.

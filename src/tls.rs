@@ -3,6 +3,8 @@
 
 mod clients;
 mod explain;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 
 use std::fmt;
 use std::io;

@@ -8,6 +8,8 @@ mod call;
 mod caller;
 mod endpoint;
 mod export;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod naming;
 mod queue;
 mod request;

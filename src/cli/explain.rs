@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::print_page;
 use crate::engine::Explanation;
-use crate::policy::{self, Faults, Policy};
+use crate::policy::{self, Faults, Loaded, Policy, Visible, readable};
 use crate::settings::PolicySettings;
 
 #[derive(Args, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct ExplainSettings {
 
     /// Answer in JSON, for programs
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 
     /// The entries of one descriptor, in order; all after the first = is the value, taken as it is
     #[arg(value_name = "KEY=VALUE", required = true)]
@@ -28,7 +28,7 @@ pub(super) struct ExplainSettings {
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
-enum Unexplained {
+pub(super) enum Unexplained {
     #[error("{0}")]
     Faults(Faults),
     #[error("\"{0}\" is no entry: write KEY=VALUE, such as tenant=acme")]
@@ -59,9 +59,16 @@ pub(super) fn run(settings: &ExplainSettings) -> ExitCode {
 }
 
 fn explain(settings: &ExplainSettings) -> Result<String, Unexplained> {
+    answer(settings, || policy::load(&settings.policy.path, &settings.policy.defaults.defaults()))
+}
+
+/// Explains the descriptor by the policy that is loaded, if the question makes sense.
+pub(super) fn answer(
+    settings: &ExplainSettings,
+    load: impl FnOnce() -> Result<Loaded, Faults>,
+) -> Result<String, Unexplained> {
     let entries = settings.entries.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-    let loaded = policy::load(&settings.policy.path, &settings.policy.defaults.defaults());
-    let policy = loaded.map_err(Unexplained::Faults)?.policy;
+    let policy = load().map_err(Unexplained::Faults)?.policy;
     let domain = match &settings.domain {
         Some(domain) => domain.as_encoded_bytes(),
         None => only_domain(&policy)?.as_bytes(),
@@ -73,7 +80,7 @@ fn explain(settings: &ExplainSettings) -> Result<String, Unexplained> {
 /// An argument as key and value. The bytes are what the shell gave, UTF-8 or not.
 fn entry(argument: &OsString) -> Result<(&[u8], &[u8]), Unexplained> {
     let bytes = argument.as_encoded_bytes();
-    let not_an_entry = || Unexplained::NotAnEntry(argument.to_string_lossy().escape_debug().to_string());
+    let not_an_entry = || Unexplained::NotAnEntry(Visible(&readable(bytes)).to_string());
     let at = bytes.iter().position(|byte| *byte == b'=').ok_or_else(not_an_entry)?;
     Ok((&bytes[..at], &bytes[at + 1..]))
 }
@@ -143,6 +150,13 @@ mod tests {
     #[test]
     fn what_is_no_question_says_what_to_write() {
         insta::assert_snapshot!(answer(&policy(ONE), &["k=a", "tenant\u{1b}"]).unwrap_err());
+    }
+
+    #[test]
+    fn what_is_no_question_is_repeated_so_that_nothing_of_it_is_hidden() {
+        // The vowel sign would stand on the letter before it.
+        let error = answer(&policy(ONE), &["x\u{5a6}\"\u{202e}"]).unwrap_err();
+        assert!(error.starts_with("\"x\\u{5a6}\"\\u{202e}\" is no entry"), "{error}");
     }
 
     #[test]

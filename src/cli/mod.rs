@@ -2,6 +2,8 @@
 
 mod check;
 mod explain;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod healthcheck;
 mod reload;
 mod schema;

@@ -7,6 +7,8 @@ mod debtors;
 mod decision;
 mod explain;
 mod fallback;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod key;
 mod lease;
 mod loads;

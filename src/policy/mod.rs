@@ -13,6 +13,8 @@ mod explain;
 mod fault;
 mod file;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod hash;
 mod known;
 mod limits;

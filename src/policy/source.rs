@@ -118,7 +118,7 @@ fn read_file(path: &Path) -> Source {
     }
 }
 
-fn decode(path: &Path, content: Vec<u8>) -> Source {
+pub(super) fn decode(path: &Path, content: Vec<u8>) -> Source {
     match String::from_utf8(content) {
         Ok(text) => Source { name: name(path), text: without_byte_order_mark(text), problem: None },
         Err(error) => {

@@ -1,5 +1,7 @@
 //! Pages for operators: what the service knows, in text and in JSON.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
 mod pages;
 mod query;
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod bounds;
 mod connections;
 mod deadline;
 mod decision_log;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod grpc;
 mod http;
 mod json;

@@ -139,6 +139,18 @@ pub enum Operation {
     Debit { hits: u64 },
 }
 
+impl Operation {
+    /// The most that [`Reply::extra`] can be.
+    #[must_use]
+    pub const fn most_extra(&self) -> u64 {
+        match self {
+            Self::Acquire { want, .. } => *want,
+            Self::Refund { hits } => *hits,
+            Self::Debit { .. } => 0,
+        }
+    }
+}
+
 /// What became of hits that were granted earlier. Each is told at most once, and is true whenever it arrives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {

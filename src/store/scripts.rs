@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{Facts, Operation, Reply, StoreCall, StoreError, epoch_length, scarce_hits};
 use crate::limit::{Algorithm, Limit, Micros};
+use crate::policy::Visible;
 
 /// One of the scripts. Its only key is the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,25 +83,36 @@ pub fn arguments(call: &StoreCall) -> Arguments {
     arguments
 }
 
-/// What a script has answered. Anything that no script of ours answers is [`StoreError::Malformed`].
-pub fn reply(answer: &Value) -> Result<Reply, StoreError> {
+/// What a script has answered to an operation with this [`most_extra`](Operation::most_extra). Anything that no script of
+/// ours answers is [`StoreError::Malformed`]: hits that nobody has asked for would be admitted.
+pub fn reply(answer: &Value, most_extra: u64) -> Result<Reply, StoreError> {
     whole_numbers(answer)
         .and_then(|numbers| match numbers {
-            [granted @ (0 | 1), extra, epoch, lease_time, retry_after, used, mark] => Some(Reply {
-                granted: granted == 1,
-                extra,
-                epoch,
-                lease_time: Micros(lease_time),
-                retry_after: Micros(retry_after),
-                used,
-                mark,
-            }),
+            // Who is refused borrows nothing.
+            [granted @ (0 | 1), extra, epoch, lease_time, retry_after, used, mark] if extra <= granted * most_extra => {
+                Some(Reply {
+                    granted: granted == 1,
+                    extra,
+                    epoch,
+                    lease_time: Micros(lease_time),
+                    retry_after: Micros(retry_after),
+                    used,
+                    mark,
+                })
+            }
             _ => None,
         })
-        .ok_or_else(|| StoreError::Malformed(format!("the script answered {:.200}", format!("{answer:?}"))))
+        .ok_or_else(|| {
+            // Not all of it is escaped.
+            let answer = format!("{:.200}", format!("{answer:?}"));
+            StoreError::Malformed(format!("the script answered {}", Visible(&answer)))
+        })
 }
 
-/// The seven numbers of an answer, if they are seven and none is negative.
+/// Lua counts in floats. Up to this number they are exact, and no script of ours goes beyond it.
+const LARGEST_NUMBER: u64 = 1 << 53;
+
+/// The seven numbers of an answer, if they are seven, and none is negative or larger than any that our scripts know.
 fn whole_numbers(answer: &Value) -> Option<[u64; 7]> {
     let Value::Array(items) = answer else { return None };
     let mut numbers = [0; 7];
@@ -109,7 +121,7 @@ fn whole_numbers(answer: &Value) -> Option<[u64; 7]> {
     }
     for (number, item) in numbers.iter_mut().zip(items) {
         let Value::Int(integer) = item else { return None };
-        *number = u64::try_from(*integer).ok()?;
+        *number = u64::try_from(*integer).ok().filter(|number| *number <= LARGEST_NUMBER)?;
     }
     Some(numbers)
 }
@@ -154,7 +166,7 @@ mod tests {
     #[test]
     fn seven_whole_numbers_are_a_reply() {
         let answer = Value::Array([1, 2, 3, 4, 5, 6, 7].map(Value::Int).to_vec());
-        let reply = reply(&answer).unwrap();
+        let reply = reply(&answer, 2).unwrap();
         assert_eq!((reply.granted, reply.extra, reply.epoch, reply.used, reply.mark), (true, 2, 3, 6, 7));
         assert_eq!((reply.lease_time, reply.retry_after), (Micros(4), Micros(5)));
     }
@@ -176,8 +188,24 @@ mod tests {
             numbers(&[2, 0, 0, 0, 0, 0, 0]),
             numbers(&[-1, 0, 0, 0, 0, 0, 0]),
             numbers(&[1, 0, 0, 0, 0, i64::MIN, 0]),
+            numbers(&[1, 0, 0, 0, 0, i64::MAX, 0]),
+            numbers(&[1, 0, 0, (1 << 53) + 1, 0, 0, 0]),
         ] {
-            assert!(matches!(reply(&answer), Err(StoreError::Malformed(_))), "{answer:?}");
+            assert!(matches!(reply(&answer, 1), Err(StoreError::Malformed(_))), "{answer:?}");
         }
+    }
+
+    #[test]
+    fn hits_that_nobody_has_asked_for_are_not_taken() {
+        let reply = |granted, extra, operation: &Operation| {
+            let numbers = [granted, extra, 3, 4, 5, 6, 7].map(Value::Int);
+            reply(&Value::Array(numbers.to_vec()), operation.most_extra()).is_ok()
+        };
+        let acquire = Operation::Acquire { needed: 5, want: 2, facts: Facts::default() };
+        assert!(reply(1, 2, &acquire) && reply(0, 0, &acquire));
+        assert!(!reply(1, 3, &acquire) && !reply(1, i64::MAX, &acquire));
+        assert!(!reply(0, 1, &acquire), "who is refused borrows nothing");
+        assert!(reply(1, 2, &Operation::Refund { hits: 2 }) && !reply(1, 3, &Operation::Refund { hits: 2 }));
+        assert!(reply(1, 0, &Operation::Debit { hits: 2 }) && !reply(1, 1, &Operation::Debit { hits: 2 }));
     }
 }

@@ -11,6 +11,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
+use crate::policy::Visible;
+
 /// A name in a certificate (a subject alternative name of RFC 5280): a DNS name, or a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectName {
@@ -38,7 +40,8 @@ impl SubjectName {
 impl fmt::Display for SubjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Dns(name) | Self::Uri(name)) = self;
-        f.write_str(name)
+        // One that was read from a certificate may have anything in it.
+        Visible(name).fmt(f)
     }
 }
 
@@ -66,7 +69,7 @@ impl NamedClients {
 }
 
 /// The names of a certificate that can be compared.
-fn names_of(certificate: &CertificateDer<'_>) -> Result<Vec<SubjectName>, Error> {
+pub(super) fn names_of(certificate: &CertificateDer<'_>) -> Result<Vec<SubjectName>, Error> {
     let malformed = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|error| malformed(error.to_string()))?;
     let names = certificate.subject_alternative_name().map_err(|error| malformed(error.to_string()))?;
@@ -136,6 +139,15 @@ impl ClientCertVerifier for NamedClients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_in_a_certificate_cannot_command_a_terminal() {
+        let name = rcgen::string::Ia5String::try_from("evil\u{1b}[2J").unwrap();
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.subject_alt_names = vec![rcgen::SanType::DnsName(name)];
+        let certificate = parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        assert_eq!(names_of(certificate.der()).unwrap()[0].to_string(), "evil\\u{1b}[2j");
+    }
 
     #[test]
     fn a_name_is_a_dns_name_or_a_uri() {

@@ -3,6 +3,8 @@
 //! A call goes to the primary of its key's slot, on the connection that is kept to it; what happens to another primary
 //! does not touch it. Which slot is whose is asked for in the background, and learnt from the servers' redirects.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
 mod map;
 mod slots;
 mod survey;

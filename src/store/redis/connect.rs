@@ -149,7 +149,7 @@ impl Target {
 }
 
 /// Whether the answer to `ROLE` is a replica's.
-fn is_replica(role: &Value) -> bool {
+pub(super) fn is_replica(role: &Value) -> bool {
     match role {
         Value::Array(parts) => matches!(parts.first(), Some(Value::BulkString(name)) if name == b"slave"),
         _ => false,

@@ -2,6 +2,7 @@
 
 use redis::ServerError;
 
+use crate::policy::Visible;
 use crate::store::StoreError;
 
 /// The server answered, and the answer is that it did nothing, or that it holds something else.
@@ -36,7 +37,7 @@ pub(super) fn in_words(error: &ServerError) -> String {
 /// A text of somebody else, fit for a line of the log.
 pub(super) fn one_line(text: &str) -> String {
     const MOST: usize = 300;
-    text.chars().take(MOST).map(|character| if character.is_control() { ' ' } else { character }).collect()
+    Visible(&text.chars().take(MOST).collect::<String>()).to_string()
 }
 
 /// Whether this server will not do what we need, and another under the same name may.
@@ -112,5 +113,13 @@ pub(super) mod tests {
     fn an_error_is_told_in_the_words_of_the_server() {
         let error = answered(&server_error("BUSY Redis is busy"));
         assert_eq!(error, StoreError::Refused("BUSY Redis is busy".to_owned()));
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_does_not_reach_the_log() {
+        let error = server_error("BUSY \u{1b}[31m\u{202e}");
+        assert_eq!(in_words(&error), "BUSY \\u{1b}[31m\\u{202e}");
+        let malformed = crate::store::scripts::reply(&Value::ServerError(error), 0).unwrap_err().to_string();
+        assert!(malformed.contains("\\u{1b}[31m\\u{202e}") && !malformed.contains('\u{1b}'), "{malformed}");
     }
 }

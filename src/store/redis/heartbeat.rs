@@ -88,21 +88,21 @@ impl Heartbeat {
     async fn report(&self) -> Result<Report, StoreError> {
         let arguments = [self.name.clone(), LONGEST_SILENCE.as_millis().to_string()];
         let report = Invocation { script: &self.script, key: &self.key, arguments: &arguments };
-        let Value::Array(answer) = self.route.run(&report).await? else {
-            return Err(StoreError::Malformed("the number of replicas is no number".to_owned()));
-        };
-        match answer[..] {
-            [Value::Int(replicas), Value::Int(is_new)] => {
-                Ok(Report { replicas: u32::try_from(replicas.max(1)).unwrap_or(u32::MAX), is_new: is_new == 1 })
-            }
-            _ => Err(StoreError::Malformed("the number of replicas is no number".to_owned())),
-        }
+        read(&self.route.run(&report).await?)
+            .ok_or_else(|| StoreError::Malformed("the number of replicas is no number".to_owned()))
     }
 }
 
+/// What a heartbeat is answered. `None` if it is no answer to one.
+pub(super) fn read(answer: &Value) -> Option<Report> {
+    let Value::Array(numbers) = answer else { return None };
+    let [Value::Int(replicas), Value::Int(is_new)] = numbers[..] else { return None };
+    Some(Report { replicas: u32::try_from(replicas.max(1)).unwrap_or(u32::MAX), is_new: is_new == 1 })
+}
+
 /// What Redis says of the replicas.
-struct Report {
-    replicas: u32,
+pub(super) struct Report {
+    pub(super) replicas: u32,
     /// This one was not among them before.
     is_new: bool,
 }

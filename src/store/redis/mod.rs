@@ -12,6 +12,8 @@ mod connect;
 mod door;
 mod eviction;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod gather;
 mod greeting;
 mod heartbeat;
@@ -227,6 +229,7 @@ impl Store for RedisStore {
         });
         let key = self.key_prefix.bucket(&call.bucket);
         let arguments = scripts::arguments(call);
+        let most_extra = call.operation.most_extra();
         let route = Arc::clone(&self.route);
         // The client has a queue of commands, and tokio lets a task that has done much in one turn wait with taking its
         // place there; another call could then overtake this one.
@@ -237,7 +240,7 @@ impl Store for RedisStore {
                 None => in_flight.acquire_owned().await.ok(),
             };
             let call = Invocation { script: &script, key: &key, arguments: &arguments };
-            scripts::reply(&route.run(&call).await?)
+            scripts::reply(&route.run(&call).await?, most_extra)
         }))
     }
 

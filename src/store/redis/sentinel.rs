@@ -154,8 +154,7 @@ impl Sentinel {
                 Err(door.error(&self.server, StoreError::Refused, &cause))
             }
             place => {
-                let (host, port): (String, u16) = from_redis_value_ref(place).map_err(|_| self.strange(door))?;
-                let primary = self.server.elsewhere(&host, port).ok_or_else(|| self.strange(door))?;
+                let primary = primary(place, &self.server).ok_or_else(|| self.strange(door))?;
                 Ok(Answer { primary, epoch: config_epoch(state) })
             }
         }
@@ -170,8 +169,14 @@ impl Sentinel {
     }
 }
 
+/// The primary that a Sentinel names.
+pub(super) fn primary(place: &Value, asked: &Server) -> Option<Server> {
+    let (host, port): (String, u16) = from_redis_value_ref(place).ok()?;
+    asked.elsewhere(&host, port)
+}
+
 /// The epoch of a Sentinel's configuration, if it tells.
-fn config_epoch(state: &Value) -> Option<u64> {
+pub(super) fn config_epoch(state: &Value) -> Option<u64> {
     let fields: HashMap<String, String> = from_redis_value_ref(state).ok()?;
     fields.get("config-epoch")?.parse().ok()
 }

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use super::{list, read, read_yaml, text};
 use crate::harness::{project_path, succeed, tool, write_file};
 
-const WORKFLOWS: [&str; 2] = [".github/workflows/ci.yml", ".github/workflows/release.yml"];
+const WORKFLOWS: [&str; 3] =
+    [".github/workflows/ci.yml", ".github/workflows/release.yml", ".github/workflows/fuzz.yml"];
 
 #[test]
 fn the_workflows_are_what_github_takes() {

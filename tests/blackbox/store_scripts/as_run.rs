@@ -33,7 +33,7 @@ fn try_call(connection: &mut Connection, call: &StoreCall) -> RedisResult<Value>
 }
 
 fn call(connection: &mut Connection, call: &StoreCall) -> Reply {
-    scripts::reply(&try_call(connection, call).unwrap()).unwrap()
+    scripts::reply(&try_call(connection, call).unwrap(), call.operation.most_extra()).unwrap()
 }
 
 fn server_time(connection: &mut Connection) -> u64 {

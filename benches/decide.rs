@@ -1,152 +1,94 @@
 //! What a decision costs without any network: `cargo bench --bench decide`.
 //!
-//! The clock is read for each decision, as the server does. Memory is what the process grows by for a million buckets,
-//! everything counted, with the allocator that the server has.
+//! From memory the clock is read for each decision, as the server does. From a lease the time is one of its own, 10 µs from
+//! one request to the next, and the store is in this process: what its calls cost is in the figure.
 
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark stops when it cannot run, and prints")]
+#![expect(clippy::expect_used, reason = "a benchmark stops when it cannot run")]
+
+#[path = "fixture/policy.rs"]
+mod policy;
+#[path = "fixture/replica.rs"]
+mod replica;
+#[path = "fixture/request.rs"]
+mod request;
 
 use std::fmt::Write;
 use std::hint::black_box;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use comporta::clock::Clock;
-use comporta::engine::{Answer, Engine, EngineSettings, Ruling};
-use comporta::limit::Micros;
-use comporta::policy::{Defaults, load_texts};
-use comporta::request::{Descriptor, Entry, RateLimitRequest};
-use comporta::trace::{Face, OtlpProtocol, Ratio, Sampling, Tracer, TracerSettings};
+use comporta::engine::{Engine, EngineSettings};
+use comporta::request::RateLimitRequest;
 use criterion::{Criterion, criterion_group, criterion_main};
-use http::{HeaderMap, HeaderName, HeaderValue};
+
+use policy::policy;
+use replica::Replica;
+use request::request;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const ENOUGH: &str = "[{key: user, rate_limit: {requests_per_unit: 4000000000, unit: minute}}]";
+const NEARLY_NOTHING: &str = "[{key: user, rate_limit: {requests_per_unit: 1, unit: year}}]";
 const KEYS: usize = 1_000_000;
 
-fn engine() -> Engine {
-    let text = "domain: bench\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 4000000000, unit: minute}}]";
-    let policy = load_texts(&[("bench.yaml", text)], &Defaults::default()).expect("the policy is good").policy;
+fn engine(descriptors: &str) -> Engine {
     let settings = EngineSettings { max_buckets: 2 * KEYS, ..EngineSettings::default() };
-    Engine::new(policy, settings, Clock::start().now())
+    Engine::new(policy(descriptors), settings, Clock::start().now())
 }
 
-fn request(value: Bytes) -> RateLimitRequest {
-    let entries = vec![Entry { key: "user".into(), value }];
-    RateLimitRequest {
-        domain: "bench".into(),
-        descriptors: vec![Descriptor { entries, ..Descriptor::default() }],
-        hits_addend: 0,
+fn memory(c: &mut Criterion) {
+    let clock = Clock::start();
+    let one = request([("user".into(), "user-0000001".into())]);
+    for (name, descriptors) in [("hot key", ENOUGH), ("refused", NEARLY_NOTHING), ("no limit", "[{key: path}]")] {
+        let engine = engine(descriptors);
+        c.bench_function(&format!("decide from memory: {name}"), |b| {
+            b.iter(|| engine.decide(black_box(&one), clock.now()));
+        });
     }
+    let (ten, rules) = ten();
+    let engine = engine(&rules);
+    c.bench_function("decide from memory: ten descriptors", |b| b.iter(|| engine.decide(black_box(&ten), clock.now())));
 }
 
-/// As many values as there are keys, in an order in which no two neighbours are near each other in memory.
-fn values() -> Vec<Bytes> {
+/// A request with ten descriptors, and a policy with a limit for each.
+fn ten() -> (RateLimitRequest, String) {
+    let request = request((0..10).map(|n| (format!("key-{n}").into(), "user-0000001".into())));
+    let rule = |n| format!("\n- {{key: key-{n}, rate_limit: {{requests_per_unit: 4000000000, unit: minute}}}}");
+    (request, (0..10).map(rule).collect::<Vec<_>>().concat())
+}
+
+fn million_keys(c: &mut Criterion) {
     let mut text = String::new();
     for n in 0..KEYS {
-        // A step that has no factor in common with the number of keys visits each of them once.
+        // A step that has no factor in common with the number of keys visits each of them once, and no two neighbours are
+        // near each other in memory.
         write!(text, "user-{:07}", n * 611_953 % KEYS).expect("writing to a string works");
     }
     let text = Bytes::from(text);
-    (0..KEYS).map(|n| text.slice(n * 12..n * 12 + 12)).collect()
-}
-
-fn resident_bytes() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
-    pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("the second number is resident") * 4096
-}
-
-fn decide(c: &mut Criterion) {
-    let clock = Clock::start();
-    let hot = engine();
-    let one = request("user-0000001".into());
-    c.bench_function("one descriptor, one limit, hot key", |b| b.iter(|| hot.decide(black_box(&one), clock.now())));
-
-    let values = values();
-    let cold = engine();
-    let before = resident_bytes();
-    let mut each = one.clone();
-    for value in &values {
-        each.descriptors[0].entries[0].value = value.clone();
-        cold.decide(&each, clock.now()).expect("the request is good");
-    }
-    let grown = resident_bytes() - before;
-    println!("{} buckets take {grown} bytes: {} bytes a bucket", cold.table().len(), grown / cold.table().len());
-    let mut next = values.iter().cycle();
-    c.bench_function("one descriptor, one limit, a million keys in turn", |b| {
-        b.iter(|| {
-            each.descriptors[0].entries[0].value = next.next().expect("a cycle does not end").clone();
-            cold.decide(black_box(&each), clock.now())
-        });
-    });
-}
-
-/// How long one shard is locked by a sweep: when all of its buckets stay, and when all of them go.
-fn sweep(_: &mut Criterion) {
-    const SHARDS: usize = 2 * KEYS / 1_400 + 1;
-    let clock = Clock::start();
-    let engine = engine();
-    let mut each = request("".into());
-    for value in values() {
-        each.descriptors[0].entries[0].value = value;
-        engine.decide(&each, clock.now()).expect("the request is good");
-    }
-    let mut now = clock.now();
-    now.monotonic = Micros(0);
-    for (what, hours) in [("stay", 0), ("go", 1)] {
-        now.monotonic = now.monotonic + Micros::from_seconds(3_600 * hours);
-        let mut micros: Vec<u64> = (0..SHARDS)
-            .map(|_| {
-                let before = clock.now().monotonic;
-                engine.sweep(now, usize::MAX);
-                (clock.now().monotonic - before).0
-            })
-            .collect();
-        micros.sort_unstable();
-        let (median, largest) = (micros[SHARDS / 2], micros[SHARDS - 1]);
-        println!("sweep of a shard whose buckets {what}: median {median} µs, largest of {SHARDS}: {largest} µs");
-    }
-    assert_eq!(engine.table().len(), 0);
-}
-
-/// What a request costs whether or not it is traced, while there is a collector: nearly all are not.
-fn trace(c: &mut Criterion) {
-    let clock = Arc::new(Clock::start());
-    let settings = TracerSettings {
-        endpoint: "http://127.0.0.1:9".parse().expect("an address on which nobody listens"),
-        protocol: OtlpProtocol::Grpc,
-        timeout: Duration::from_secs(1),
-        sampling: Sampling::with_ratio(Ratio::NEVER),
-        with_values: false,
+    let mut values = (0..KEYS).map(|n| text.slice(n * 12..n * 12 + 12)).cycle();
+    let (engine, clock) = (engine(ENOUGH), Clock::start());
+    let mut each = request([("user".into(), Bytes::new())]);
+    let mut next = || {
+        each.descriptors[0].entries[0].value = values.next().expect("a cycle does not end");
+        engine.decide(black_box(&each), clock.now())
     };
-    let tracer = Tracer::start(&settings, &clock).expect("there is a thread for it");
-    let (engine, one) = (engine(), request("user-0000001".into()));
-    let headers = |traceparent: Option<&'static str>| {
-        let usual = [("te", "trailers"), ("content-type", "application/grpc"), ("grpc-timeout", "100m")];
-        let envoys = [("x-envoy-internal", "true"), ("x-request-id", "5b3f8a0e"), ("user-agent", "envoy")];
-        let all = usual.into_iter().chain(envoys).chain(traceparent.map(|value| ("traceparent", value)));
-        all.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect::<HeaderMap>()
-    };
-    for (what, traceparent) in [
-        ("no traceparent", None),
-        ("not sampled", Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")),
-        ("sampled", Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")),
-    ] {
-        let headers = headers(traceparent);
-        c.bench_function(&format!("whether to trace: {what}"), |b| {
-            b.iter(|| tracer.pick(black_box(&headers), Face::Grpc));
-        });
+    for _ in 0..KEYS {
+        next().expect("the request is good");
     }
-    let sampled = headers(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
-    let Ok(Ruling { answer: Answer::Decided(decision), .. }) = engine.decide(&one, clock.now()) else { return };
-    c.bench_function("the span of a request", |b| {
-        b.iter(|| {
-            let picked = tracer.pick(black_box(&sampled), Face::Grpc).expect("it is sampled");
-            picked.begin(&one, clock.read()).decided(&decision, false);
-        });
-    });
+    c.bench_function("decide from memory: a million keys in turn", |b| b.iter(&mut next));
 }
 
-criterion_group!(benches, decide, trace, sweep);
+fn lease(c: &mut Criterion) {
+    let one = request([("user".into(), "user-0000001".into())]);
+    for (name, descriptors) in [("hot key", ENOUGH), ("refused", NEARLY_NOTHING)] {
+        let mut replica = Replica::new(policy(descriptors), true);
+        c.bench_function(&format!("decide from a lease: {name}"), |b| b.iter(|| replica.decide(black_box(&one))));
+    }
+    let (ten, rules) = ten();
+    let mut replica = Replica::new(policy(&rules), true);
+    c.bench_function("decide from a lease: ten descriptors", |b| b.iter(|| replica.decide(black_box(&ten))));
+}
+
+criterion_group!(benches, memory, million_keys, lease);
 criterion_main!(benches);

@@ -13,7 +13,7 @@ use crate::random::random_u64;
 /// multiplier and the algorithm, and the tier in which its hits are counted. The amount is no part of it, so a limit that
 /// is raised keeps what was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BucketKey {
+pub struct BucketKey {
     /// Chooses the shard.
     pub(super) high: u64,
     /// Chooses the place in the shard.
@@ -22,10 +22,11 @@ pub(super) struct BucketKey {
 
 /// A random secret, new in each process, so that nobody outside can look for values that meet in one bucket.
 #[derive(Clone, Debug)]
-pub(super) struct KeySeed(u64, u64);
+pub struct KeySeed(u64, u64);
 
 impl KeySeed {
-    pub(super) fn random() -> Self {
+    #[must_use]
+    pub fn random() -> Self {
         Self(random_u64(), random_u64())
     }
 }
@@ -35,23 +36,27 @@ impl KeySeed {
 /// `SipHash` is keyed and made for short texts that an adversary chooses; see Aumasson and Bernstein,
 /// <https://www.aumasson.jp/siphash/siphash.pdf>. Each part comes with its length, so no two paths feed the same bytes.
 #[derive(Clone, Debug)]
-pub(super) struct KeyHasher(SipHasher13);
+pub struct KeyHasher(SipHasher13);
 
 impl KeyHasher {
-    pub(super) fn new(seed: &KeySeed, domain: &[u8]) -> Self {
+    /// At the root of a domain's rules.
+    #[must_use]
+    pub fn new(seed: &KeySeed, domain: &[u8]) -> Self {
         let mut hasher = Self(SipHasher13::new_with_keys(seed.0, seed.1));
         hasher.text(domain);
         hasher
     }
 
-    pub(super) fn part(&mut self, part: PathPart<'_>) {
+    /// Takes the next step.
+    pub fn part(&mut self, part: PathPart<'_>) {
         self.text(part.key);
         self.0.write_u8(part.is_shared.into());
         self.text(part.value);
     }
 
     /// The bucket of `limit` at the end of the path read so far.
-    pub(super) fn bucket(&self, limit: &Limit, tier: Tier) -> BucketKey {
+    #[must_use]
+    pub fn bucket(&self, limit: &Limit, tier: Tier) -> BucketKey {
         self.bucket_of(limit.unit(), limit.multiplier(), limit.algorithm(), tier)
     }
 

@@ -39,9 +39,11 @@ pub use decision::{
     Code, CurrentLimit, Decision, Enforcement, InvalidRequest, Prevention, Source, Status, Unavailable,
 };
 pub use explain::{ExplainedEntry, ExplainedLimit, Explanation, Outcome};
+pub use key::{BucketKey, KeyHasher, KeySeed};
 pub use lease::LeaseSettings;
 pub use loads::{LoadFault, Loads};
 pub use name::{BucketName, NameError, limit_suffix};
+pub use question::Tier;
 pub use state::{BucketReport, BucketState, LeaseState, Presence, StoreState};
 pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
@@ -55,9 +57,8 @@ use crate::store::shortened;
 use agenda::Agenda;
 use borrower::{Borrower, Waiter};
 use debtors::Debtors;
-use key::{KeyHasher, KeySeed};
 use lease::Portions;
-use question::{Check, Question, Silence, Tier, hits_asked, validate};
+use question::{Check, Question, Silence, hits_asked, validate};
 use refusal::{Refusal, by_descriptor, strictest_status};
 use renew::Ending;
 use table::{Locked, Record, Slot};

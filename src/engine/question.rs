@@ -52,7 +52,7 @@ pub(super) struct Check<'p> {
 
 /// Where the hits of a bucket are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tier {
+pub enum Tier {
     /// In this process alone.
     Process,
     /// In the store that replicas share.
@@ -104,7 +104,8 @@ impl<'p> Question<'p> {
         let mut question = Self {
             request,
             domain,
-            checks: SmallVec::new(),
+            // Nearly every descriptor has one limit.
+            checks: SmallVec::with_capacity(request.descriptors.len()),
             statuses: SmallVec::from_elem(Status::NO_LIMIT, request.descriptors.len()),
             tallies: SmallVec::from_elem(Counter::of(&of_domain.no_limit), request.descriptors.len()),
             has_unlimited_quota: false,

@@ -1,0 +1,182 @@
+//! Ten million live buckets: memory, times, the sweep's pauses, and what comes of more keys than there is room for.
+//!
+//!     cargo bench --bench scale                   takes about a minute and 1 GB
+//!     cargo bench --bench scale -- 1000000        with so many buckets
+//!
+//! Memory is what the process grows by, everything counted, with the allocator that the server has.
+
+#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark stops when it cannot run, and prints")]
+
+#[path = "fixture/memory.rs"]
+mod memory;
+#[path = "fixture/policy.rs"]
+mod policy;
+#[path = "fixture/request.rs"]
+mod request;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use bytes::Bytes;
+use comporta::clock::Clock;
+use comporta::engine::{Engine, EngineSettings};
+use comporta::limit::{Micros, Now};
+use comporta::request::RateLimitRequest;
+use hdrhistogram::Histogram;
+
+use memory::resident_bytes;
+use policy::policy;
+use request::request;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Requests that are made before they are timed.
+const BATCH: usize = 100_000;
+
+/// How often the service sweeps a part of its table, and how many parts that has.
+const SWEEP_EVERY: Duration = Duration::from_millis(10);
+const SWEEP_PARTS: usize = 1_000;
+
+/// How long decisions are timed with and without a sweep.
+const WATCHED: Duration = Duration::from_secs(5);
+
+fn main() {
+    let count = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(10_000_000);
+    let clock = Clock::start();
+    // A bucket lives until its hits have flowed back, nine hours for each.
+    let limits = "[{key: user, rate_limit: {requests_per_unit: 1000, unit: year}}]";
+    let settings = EngineSettings { max_buckets: count, ..EngineSettings::default() };
+    let engine = Engine::new(policy(limits), settings, clock.now());
+    let table = Crowd { engine, clock, count };
+
+    table.fill();
+    table.hit();
+    table.watch_sweep();
+    table.flood();
+    table.sweep_shards(0, "stay");
+    table.sweep_shards(10_000, "go");
+    assert_eq!(table.engine.table().len(), 0, "all buckets are full again, so none is left");
+}
+
+/// An engine with a bucket for each key.
+struct Crowd {
+    engine: Engine,
+    clock: Clock,
+    /// Keys, and room for buckets.
+    count: usize,
+}
+
+impl Crowd {
+    fn fill(&self) {
+        let before = resident_bytes();
+        let nanos = self.time_batches(0..self.count / BATCH);
+        let (buckets, grown) = (self.engine.table().len(), resident_bytes() - before);
+        // A shard that happens to be full makes room, so a few are missing.
+        println!("{buckets} buckets take {} MB: {} bytes each", grown / 1_000_000, grown / buckets as u64);
+        println!("a new bucket: {nanos} ns");
+    }
+
+    fn hit(&self) {
+        println!("a bucket that is there, of all in turn: {} ns", self.time_batches(0..(self.count / BATCH).min(50)));
+    }
+
+    /// Decides a request for each key of these batches, and returns the nanoseconds that it takes on average.
+    fn time_batches(&self, batches: std::ops::Range<usize>) -> u128 {
+        let (mut time, decisions) = (Duration::ZERO, (batches.len() * BATCH) as u128);
+        for batch in batches {
+            let requests: Vec<_> = (batch * BATCH..(batch + 1) * BATCH).map(request_of).collect();
+            let begin = self.clock.read();
+            for request in &requests {
+                self.engine.decide(request, self.clock.now()).expect("the request is good");
+            }
+            time += begin.elapsed();
+        }
+        time.as_nanos() / decisions
+    }
+
+    /// Times decisions, first alone and then while another thread sweeps as the service does.
+    fn watch_sweep(&self) {
+        print_times("decisions", &self.time_each(WATCHED));
+        let is_over = AtomicBool::new(false);
+        scope(|threads| {
+            threads.spawn(|| {
+                let mut longest = Duration::ZERO;
+                while !is_over.load(Ordering::Relaxed) {
+                    sleep(SWEEP_EVERY);
+                    let begin = self.clock.read();
+                    self.engine.sweep(begin.now, SWEEP_PARTS);
+                    longest = longest.max(begin.elapsed());
+                }
+                println!("the longest sweep of a thousandth of the table: {longest:?}");
+            });
+            let times = self.time_each(WATCHED);
+            is_over.store(true, Ordering::Relaxed);
+            print_times("decisions during sweeps", &times);
+        });
+    }
+
+    /// Comes with more keys than there is room for.
+    fn flood(&self) {
+        let evicted = self.engine.table().evicted();
+        let batches = (self.count / BATCH)..(self.count / BATCH) + 10;
+        let decisions = batches.len() * BATCH;
+        let nanos = self.time_batches(batches);
+        let (len, evicted) = (self.engine.table().len(), self.engine.table().evicted() - evicted);
+        println!("{decisions} keys more: {nanos} ns each, {evicted} idle buckets went, {len} are there");
+        assert!(len <= self.count, "there are more buckets than there may be");
+    }
+
+    /// How long each shard is locked by a sweep in so many hours.
+    fn sweep_shards(&self, hours: u64, what: &str) {
+        // As the table makes them.
+        let shards = self.count.div_ceil(1_400);
+        let now = self.clock.now();
+        let now = Now { monotonic: now.monotonic + Micros::from_seconds(3_600 * hours), ..now };
+        let mut times = histogram();
+        for _ in 0..shards {
+            let begin = self.clock.read();
+            self.engine.sweep(now, usize::MAX);
+            record(&mut times, begin.elapsed());
+        }
+        print_times(&format!("a sweep's lock of a shard whose buckets {what}"), &times);
+    }
+
+    /// Decisions for one key after the other, each timed by itself.
+    fn time_each(&self, watched: Duration) -> Histogram<u64> {
+        let requests: Vec<RateLimitRequest> = (0..BATCH).map(|n| request_of(n * (self.count / BATCH))).collect();
+        let mut times = histogram();
+        let begin = self.clock.read();
+        for request in requests.iter().cycle() {
+            let reading = self.clock.read();
+            self.engine.decide(request, reading.now).expect("the request is good");
+            record(&mut times, reading.elapsed());
+            if reading.now.monotonic > begin.now.monotonic + Micros::from(watched) {
+                break;
+            }
+        }
+        times
+    }
+}
+
+fn print_times(what: &str, times: &Histogram<u64>) {
+    let [half, most, nearly_all] =
+        [50.0, 99.0, 99.9].map(|percent| Duration::from_nanos(times.value_at_percentile(percent)));
+    let (count, longest) = (times.len(), Duration::from_nanos(times.max()));
+    println!("{what}: p50 {half:?}, p99 {most:?}, p99.9 {nearly_all:?}, longest of {count} {longest:?}");
+}
+
+/// The request of a key. Neighbours are not near each other in the table, which goes by a hash.
+fn request_of(key: usize) -> RateLimitRequest {
+    request([("user".into(), Bytes::from(format!("user-{key:08}")))])
+}
+
+/// Of nanoseconds.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are good")
+}
+
+fn record(times: &mut Histogram<u64>, time: Duration) {
+    times.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+}

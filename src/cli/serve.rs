@@ -2,6 +2,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -55,6 +56,7 @@ fn serve(
     redis: Option<&RedisSettings>,
     tracer: Option<&TracerSettings>,
 ) -> Result<(), BoxError> {
+    allow_many_connections();
     let clock = Arc::new(Clock::start());
     let tls = PortTls::load(settings)?;
     let path = &settings.policy.path;
@@ -105,4 +107,11 @@ fn serve(
     // A name that is being looked up, or a file that hangs, must not hold up the end.
     runtime.shutdown_background();
     ended
+}
+
+/// Each connection is an open file, and most systems give a process 1,024 of them until it asks for what it may have. If that
+/// cannot be had, the log tells when connections cannot be accepted.
+fn allow_many_connections() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -1,13 +1,15 @@
 //! What the service does when the machine has no more to give.
 
 use std::net::TcpStream;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use tempfile::TempDir;
 
 use crate::harness::grpc::code;
-use crate::harness::{Comporta, wait_for};
+use crate::harness::{Addresses, Comporta, command, wait_for, write_file};
 
 const POLICY: &str = "{domain: d, descriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 2}}]}";
 
@@ -28,4 +30,21 @@ async fn without_file_descriptors_it_says_so_rests_and_goes_on_when_there_are_so
 
     drop(crowd);
     assert_eq!(code(&mut comporta.client(), ["k=v"]).await, Code::Ok);
+}
+
+#[test]
+fn it_takes_as_many_files_as_it_may_have() {
+    let (addresses, folder) = (Addresses::free(), TempDir::new().unwrap());
+    let policy = folder.path().join("policy.yaml");
+    write_file(&policy, POLICY);
+    let binary = command();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", r#"ulimit -Sn 64 && exec "$0" serve "$@""#]).arg(binary.get_program());
+    limited.arg("--policy").arg(policy).arg(format!("--grpc-addr={}", addresses.grpc));
+    limited.arg(format!("--http-addr={}", addresses.http)).arg(format!("--admin-addr={}", addresses.admin));
+    let comporta = Comporta::start(&mut limited, addresses, folder.path().join("log"));
+    let crowd: Vec<_> = (0..100).map(|_| TcpStream::connect(addresses.grpc).unwrap()).collect();
+    wait_for("all to be taken", || (comporta.metric("comporta_connections{port=\"grpc\"}")? == 100).then_some(()));
+    assert!(comporta.metric("process_max_fds").is_some_and(|most| most > 64));
+    drop(crowd);
 }

@@ -244,6 +244,8 @@ const ENVOY_TLS: &str = "
             private_key: {filename: OUR_KEY}
           validation_context:
             trusted_ca: {filename: THE_AUTHORITY}
+            match_typed_subject_alt_names:
+            - {san_type: IP_ADDRESS, matcher: {exact: OUR_ADDRESS}}
 ";
 
 #[test]
@@ -258,6 +260,7 @@ fn a_real_envoy_shows_its_certificate_and_is_answered() {
         &[
             ("OUR_CERTIFICATE", ours.certificate.display().to_string()),
             ("OUR_KEY", ours.key.display().to_string()),
+            ("OUR_ADDRESS", comporta.addresses.grpc.ip().to_string()),
             ("THE_AUTHORITY", secured.authority.certificate().display().to_string()),
         ],
     );

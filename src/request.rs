@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 use bytes::{Buf, Bytes};
-use prost::encoding::{DecodeContext, decode_key, skip_field};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost::{DecodeError, Message};
 
 use crate::limit::Unit;
@@ -46,6 +46,9 @@ pub struct Descriptor {
 /// for each of its rate limit actions.
 pub const MAX_DESCRIPTORS: usize = 1_000;
 
+/// The most entries of all descriptors of a request together.
+pub const MAX_ENTRIES: usize = 10_000;
+
 /// Why the bytes of a request are none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableRequest {
@@ -53,6 +56,8 @@ pub enum UnreadableRequest {
     Malformed(#[from] DecodeError),
     #[error("the request has more than {MAX_DESCRIPTORS} descriptors: send it in parts")]
     TooManyDescriptors,
+    #[error("the request has more than {MAX_ENTRIES} entries: send it in parts")]
+    TooManyEntries,
 }
 
 impl RateLimitRequest {
@@ -60,26 +65,43 @@ impl RateLimitRequest {
     ///
     /// # Errors
     ///
-    /// When it is no `RateLimitRequest`, or has more than [`MAX_DESCRIPTORS`].
+    /// When it is no `RateLimitRequest`, or has more than [`MAX_DESCRIPTORS`] or [`MAX_ENTRIES`].
     pub fn read(message: Bytes) -> Result<Self, UnreadableRequest> {
         // Before any is made.
-        if descriptors_in(&message)? > MAX_DESCRIPTORS {
+        let (mut descriptors, mut entries) = (0, 0);
+        for_each_message(&message, 2, |descriptor| {
+            descriptors += 1;
+            for_each_message(descriptor, 1, |_| {
+                entries += 1;
+                Ok(())
+            })
+        })?;
+        if descriptors > MAX_DESCRIPTORS {
             return Err(UnreadableRequest::TooManyDescriptors);
+        }
+        if entries > MAX_ENTRIES {
+            return Err(UnreadableRequest::TooManyEntries);
         }
         Ok(Self::decode(message)?)
     }
 }
 
-/// How many descriptors a message has.
-fn descriptors_in(mut message: &[u8]) -> Result<usize, DecodeError> {
-    const DESCRIPTORS: u32 = 2;
-    let mut count = 0;
+/// Looks at each message in the field of this number.
+fn for_each_message(
+    mut message: &[u8],
+    field: u32,
+    mut look: impl FnMut(&[u8]) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
     while message.has_remaining() {
         let (tag, wire_type) = decode_key(&mut message)?;
-        count += usize::from(tag == DESCRIPTORS);
+        let mut rest = message;
         skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
+        if tag == field && wire_type == WireType::LengthDelimited {
+            decode_varint(&mut rest)?;
+            look(&rest[..rest.len() - message.len()])?;
+        }
     }
-    Ok(count)
+    Ok(())
 }
 
 /// What a text shows of an entry.

@@ -293,13 +293,24 @@ impl ServeSettings {
     /// When settings contradict each other.
     pub fn check(&self) -> Result<(), String> {
         self.response.header_names.check()?;
-        if self.drain_delay.is_zero() || self.drain_delay < self.drain_timeout {
+        if self.drain_delay.is_zero() || self.drain_delay < self.drain_time_for_requests() {
             return Ok(());
         }
         Err(format!(
-            "--drain-delay, {:?}, is part of --drain-timeout, {:?}: give more time to stop",
-            self.drain_delay, self.drain_timeout
+            "--drain-delay, {:?}, leaves no time to finish requests: of --drain-timeout, {:?}, they may take {:?} in all, the \
+             delay included; give more time to stop",
+            self.drain_delay,
+            self.drain_timeout,
+            self.drain_time_for_requests()
         ))
+    }
+
+    /// What of the drain timeout is there for the delay and the requests: all but a quarter, or three seconds, which are for
+    /// leases and traces.
+    #[must_use]
+    pub fn drain_time_for_requests(&self) -> Duration {
+        const LONGEST_REST: Duration = Duration::from_secs(3);
+        self.drain_timeout.saturating_sub(LONGEST_REST.min(self.drain_timeout / 4))
     }
 
     #[must_use]

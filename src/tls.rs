@@ -15,8 +15,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, crypto};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -119,6 +119,11 @@ impl TlsFiles {
             }
             other => self.about("cert", &about(&self.certificate, other)),
         })?;
+        if contents.client_authorities.is_some() {
+            // A session that is resumed shows no certificate: one that has ended would be good for ever.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         config.alpn_protocols = self.protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Served { contents, config: Arc::new(config), expires })
     }

@@ -99,7 +99,6 @@ impl Reloader {
         files.tell_of_trouble(&self.path.display().to_string());
         let (seen, shown) = (read.fingerprint(), self.path.display());
         let is_new = seen != files.seen;
-        files.seen = seen;
         let mut replaced = None;
         if seen == files.in_force {
             if is_new {
@@ -125,6 +124,8 @@ impl Reloader {
                 }
             }
         }
+        // Not before it has come to something.
+        files.seen = seen;
         Look { replaced, next: files.watch.look_after() }
     }
 }

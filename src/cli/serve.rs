@@ -94,14 +94,16 @@ fn serve(
                 }
             }
         };
+        let leave_store = async {
+            if let Some(redis) = redis {
+                redis.stop().await;
+            }
+        };
         let reloader = Reloader::new(Arc::clone(&replica), &settings.policy, &files);
         drop(files);
         let reloading = tokio::spawn(reloader.run(hangup));
-        server::serve(listeners, tls, replica, settings, prepared, signals).await?;
+        server::serve(listeners, tls, replica, settings, prepared, leave_store, signals).await?;
         reloading.abort();
-        if let Some(redis) = redis {
-            redis.stop().await;
-        }
         Ok(())
     });
     // A name that is being looked up, or a file that hangs, must not hold up the end.

@@ -58,6 +58,10 @@ impl Bounds {
         }
     }
 
+    pub(super) fn most_requests(&self) -> usize {
+        usize::try_from(self.most_requests).unwrap_or(usize::MAX)
+    }
+
     /// Takes a place among the requests under way, if there is one.
     pub(super) fn begin(self: &Arc<Self>) -> Result<UnderWay, Unread> {
         let under_way = UnderWay { bounds: Arc::clone(self), bytes: 0 };

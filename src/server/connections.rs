@@ -249,7 +249,12 @@ where
     let Some(tls) = &port.counts.tls else {
         return converse(&port, stream, Client { is_known: false }, answer, stop).await;
     };
-    match timeout(GREETING, agree(tls, stream)).await {
+    let agreed = tokio::select! {
+        biased;
+        () = until_set(stop.clone()) => return,
+        agreed = timeout(GREETING, agree(tls, stream)) => agreed,
+    };
+    match agreed {
         Ok(Ok(stream)) => {
             let is_known = stream.get_ref().1.peer_certificates().is_some();
             converse(&port, stream, Client { is_known }, answer, stop).await;

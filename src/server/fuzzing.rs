@@ -18,7 +18,7 @@ use crate::engine::{Answer, Engine, EngineSettings};
 use crate::fuzzing::POLICY;
 use crate::limit::{Micros, Now};
 use crate::policy::{Defaults, load_texts};
-use crate::request::{MAX_DESCRIPTORS, RateLimitRequest, UnreadableRequest};
+use crate::request::{MAX_DESCRIPTORS, MAX_ENTRIES, RateLimitRequest, UnreadableRequest};
 use crate::settings::ResponseSettings;
 
 pub use super::admin::fuzzing::admin_query;
@@ -51,6 +51,12 @@ fn read_message(message: &Bytes) {
         }
         Err(UnreadableRequest::TooManyDescriptors) => {
             assert!(of_envoy.map_or(true, |request| request.descriptors.len() > MAX_DESCRIPTORS));
+            return;
+        }
+        Err(UnreadableRequest::TooManyEntries) => {
+            let entries =
+                |request: &EnvoyRequest| request.descriptors.iter().map(|one| one.entries.len()).sum::<usize>();
+            assert!(of_envoy.map_or(true, |request| entries(&request) > MAX_ENTRIES));
             return;
         }
     };

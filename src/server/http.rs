@@ -1,14 +1,20 @@
 //! The HTTP port: the same question in JSON, and probes.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use http::{Request, StatusCode, header};
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tower::Service;
 
 use super::answer::AnswerError;
@@ -21,6 +27,34 @@ use crate::trace::Face;
 #[derive(Clone, Debug)]
 pub(super) struct HttpFace {
     router: Router,
+    /// Answers that have not been sent, those of probes and refusals too.
+    answers: Arc<Semaphore>,
+}
+
+/// More answers than requests for decisions, so that probes are answered while those are refused.
+const MOST_OTHERS: usize = 1_000;
+
+/// A body, and what is held until it has been sent.
+struct Held<P> {
+    body: Body,
+    _place: P,
+}
+
+impl<P: Unpin> http_body::Body for Held<P> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// What the pages share.
@@ -34,6 +68,7 @@ struct Pages {
 
 impl HttpFace {
     pub(super) fn new(app: Arc<App>, bounds: Bounds, wants_known_clients: bool) -> Self {
+        let answers = Arc::new(Semaphore::new(bounds.most_requests() + MOST_OTHERS));
         let pages = Pages { app, bounds: Arc::new(bounds), wants_known_clients };
         let router = Router::new()
             .route("/json", post(should_rate_limit))
@@ -47,7 +82,7 @@ impl HttpFace {
                 (StatusCode::METHOD_NOT_ALLOWED, "use POST for /json, and GET for /healthcheck, /livez and /readyz\n")
             })
             .with_state(Arc::new(pages));
-        Self { router }
+        Self { router, answers }
     }
 
     pub(super) fn answer(
@@ -57,9 +92,11 @@ impl HttpFace {
     ) -> impl Future<Output = Response> + Send + use<> {
         request.extensions_mut().insert(client);
         let answering = self.router.clone().call(request);
+        let place = Arc::clone(&self.answers).try_acquire_owned();
         async move {
+            let Ok(place) = place else { return refuse_unread(Unread::Crowded) };
             let Ok(response) = answering.await;
-            response
+            response.map(|body| Body::new(Held { body, _place: place }))
         }
     }
 }
@@ -110,7 +147,9 @@ async fn should_rate_limit(State(pages): State<Arc<Pages>>, request: axum::extra
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
                 Code::Ok | Code::Unknown => StatusCode::OK,
             };
-            answer(status, &json::write_response(&response))
+            let answer = answer(status, &json::write_response(&response));
+            // Under way until it has been sent.
+            answer.map(|body| Body::new(Held { body, _place: under_way }))
         }
         Err(error @ AnswerError::Invalid(_)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
         Err(error @ AnswerError::Unavailable(_)) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),

@@ -17,7 +17,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 
-use crate::request::{self, Descriptor, LimitOverride, MAX_DESCRIPTORS, RateLimitRequest, UnreadableRequest};
+use crate::request::{self, Descriptor, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES, RateLimitRequest};
 
 /// Below 2^53 a float is exactly the whole number that was written.
 const EXACT_FLOATS: f64 = 9_007_199_254_740_992.0;
@@ -79,7 +79,7 @@ fn code_name(code: i32) -> &'static str {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RequestJson {
     domain: Option<String>,
-    descriptors: Option<Descriptors>,
+    descriptors: Option<Few<Object<DescriptorJson>, MAX_DESCRIPTORS>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Whole<u32>>,
 }
@@ -87,7 +87,7 @@ struct RequestJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DescriptorJson {
-    entries: Option<Vec<Object<EntryJson>>>,
+    entries: Option<Few<Object<EntryJson>, MAX_ENTRIES>>,
     limit: Option<Object<LimitJson>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Whole<u64>>,
@@ -133,33 +133,35 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// No more descriptors than a request may have; the rest is not even read.
-struct Descriptors(Vec<Object<DescriptorJson>>);
+/// No more than so many; the rest is not even read.
+struct Few<T, const MOST: usize>(Vec<T>);
 
-impl<'de> Deserialize<'de> for Descriptors {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Few<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(DescriptorsVisitor)
+        deserializer.deserialize_seq(FewVisitor(PhantomData))
     }
 }
 
-struct DescriptorsVisitor;
+struct FewVisitor<T, const MOST: usize>(PhantomData<T>);
 
-impl<'de> Visitor<'de> for DescriptorsVisitor {
-    type Value = Descriptors;
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for FewVisitor<T, MOST> {
+    type Value = Few<T, MOST>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of descriptors")
+        f.write_str("an array")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-        let mut descriptors = Vec::new();
-        while let Some(descriptor) = array.next_element()? {
-            if descriptors.len() == MAX_DESCRIPTORS {
-                return Err(de::Error::custom(UnreadableRequest::TooManyDescriptors));
+        let mut elements = Vec::new();
+        while let Some(element) = array.next_element()? {
+            if elements.len() == MOST {
+                return Err(de::Error::custom(format_args!(
+                    "there are more than {MOST} of it: send the request in parts"
+                )));
             }
-            descriptors.push(descriptor);
+            elements.push(element);
         }
-        Ok(Descriptors(descriptors))
+        Ok(Few(elements))
     }
 }
 
@@ -190,7 +192,7 @@ impl From<RequestJson> for RateLimitRequest {
             domain: json.domain.unwrap_or_default().into(),
             descriptors: json
                 .descriptors
-                .map_or_else(Vec::new, |Descriptors(descriptors)| descriptors)
+                .map_or_else(Vec::new, |Few(descriptors)| descriptors)
                 .into_iter()
                 .map(|Object(descriptor)| descriptor.into())
                 .collect(),
@@ -205,7 +207,7 @@ impl From<DescriptorJson> for Descriptor {
         Self {
             entries: json
                 .entries
-                .unwrap_or_default()
+                .map_or_else(Vec::new, |Few(entries)| entries)
                 .into_iter()
                 .map(|Object(entry)| request::Entry { key: text(entry.key), value: text(entry.value) })
                 .collect(),

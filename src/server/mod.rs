@@ -63,8 +63,8 @@ const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Names under which health is asked for: the server, Envoy's service, and the name of envoyproxy/ratelimit's probes.
 const HEALTH_NAMES: [&str; 3] = ["", grpc::SERVICE_NAME, "ratelimit"];
 
-/// What is kept of the drain timeout for leases and traces, when requests have ended: a quarter of it, and this at most.
-const LONGEST_REST: Duration = Duration::from_secs(3);
+/// So much of what is left for connections the gRPC port may take, before those of HTTP are told to go all the same.
+const GRPC_SHARE: f64 = 0.75;
 
 /// What the faces share.
 #[derive(Debug)]
@@ -172,13 +172,14 @@ impl PortTls {
 
 /// Serves until it is told to stop, then lets the requests under way finish, gives back what is borrowed, and sends the
 /// last traces; all within the drain timeout. Requests are answered from the beginning; probes are told to send them once
-/// `prepared` resolves.
+/// `prepared` resolves. `leave_store` tells the other replicas that there is one less.
 pub async fn serve(
     listeners: Listeners,
     tls: PortTls,
     replica: Arc<Replica>,
     settings: &ServeSettings,
     prepared: impl Future<Output = ()> + Send + 'static,
+    leave_store: impl Future<Output = ()>,
     mut signals: StopSignals,
 ) -> Result<(), BoxError> {
     let ports = Ports::new(&tls);
@@ -228,6 +229,8 @@ pub async fn serve(
     let stopping = replica.clock.read();
     let left = |timeout: Duration| timeout.saturating_sub(stopping.elapsed());
     starting.abort();
+    // It must not say that we are ready after we have said that we are not.
+    drop(starting.await);
     app.phase.send_replace(Phase::Stopping);
     for name in HEALTH_NAMES {
         health.set_service_status(name, ServingStatus::NotServing).await;
@@ -235,7 +238,7 @@ pub async fn serve(
     let delay = if stop == Stop::Terminate { settings.drain_delay } else { Duration::ZERO };
     info!("stopping: {}{}", stop.signal(), if delay.is_zero() { String::new() } else { format!(", in {delay:?}") });
     let drain_timeout = settings.drain_timeout;
-    let for_requests = drain_timeout.saturating_sub(LONGEST_REST.min(drain_timeout / 4));
+    let for_requests = settings.drain_time_for_requests();
     // HTTP goes on until gRPC has drained, so that probes read "stopping" and not a refused connection.
     let drained = async {
         tokio::time::sleep(delay).await;
@@ -244,9 +247,12 @@ pub async fn serve(
         for name in HEALTH_NAMES {
             health.clone().clear_service_status(name).await;
         }
-        drop((&mut grpc).await);
+        drop(tokio::time::timeout(left(for_requests).mul_f64(GRPC_SHARE), &mut grpc).await);
         stop_http.send_replace(true);
-        tokio::join!(&mut http, &mut admin)
+        drop(tokio::join!(&mut http, &mut admin));
+        if !grpc.is_finished() {
+            drop((&mut grpc).await);
+        }
     };
     tokio::select! {
         biased;
@@ -262,6 +268,7 @@ pub async fn serve(
     }
     replica.return_leases(left(drain_timeout)).await;
     housekeeping.abort();
+    drop(tokio::time::timeout(left(drain_timeout), leave_store).await);
     if let Some(tracer) = replica.tracer() {
         tracer.end(left(drain_timeout)).await;
     }

@@ -212,9 +212,15 @@ async fn a_request_has_a_largest_size_and_a_largest_number_of_descriptors() {
     assert!(ask(&mut client, request("d", vec!["k=v"; 1000])).await.is_ok());
     let refusal = ask(&mut client, request("d", vec!["k=v"; 1001])).await.unwrap_err();
     assert!(refusal.code() == tonic::Code::InvalidArgument && refusal.message().contains("1000"), "{refusal:?}");
+    let entries = |count: usize| vec!["k=v"; count].join(" ");
+    assert!(ask(&mut client, request("d", [entries(10_000).as_str()])).await.is_ok());
+    let refusal = ask(&mut client, request("d", [entries(9_999).as_str(), "k=v k=v"])).await.unwrap_err();
+    assert!(refusal.code() == tonic::Code::InvalidArgument && refusal.message().contains("10000"), "{refusal:?}");
     let question = |count: usize| format!(r#"{{"domain": "d", "descriptors": [{}]}}"#, vec!["{}"; count].join(", "));
     let status = |count| http::post_json(comporta.addresses.http, "/json", &question(count)).unwrap().status;
     assert_eq!((status(1000), status(1001)), (200, 400));
+    let entries = format!(r#"{{"domain": "d", "descriptors": [{{"entries": [{}]}}]}}"#, vec!["{}"; 10_001].join(", "));
+    assert_eq!(http::post_json(comporta.addresses.http, "/json", &entries).unwrap().status, 400);
 }
 
 /// Everything at once, from clients that mean harm; `docs/operations.md` says what it may cost.

@@ -218,6 +218,22 @@ async fn certificates_change_under_load_and_no_request_fails() {
     assert_eq!(loads("error"), Some(ROTATIONS), "half of a pair is told once");
 }
 
+/// A session that is resumed shows no certificate, so one that has ended or is accepted no more would be good for ever.
+#[test]
+fn where_clients_show_certificates_no_session_is_resumed() {
+    for (secured, resumes) in [(Secured::new("grpc", []), true), (Secured::mutual("grpc", ""), false)] {
+        let comporta = secured.setup.start();
+        let ours = secured.authority.issue("envoy.example");
+        let config = TlsStream::config(&secured.authority.certificate(), Some(&ours));
+        let kinds = [(); 2].map(|()| {
+            let mut stream = TlsStream::connect_with(comporta.addresses.grpc, &config).unwrap();
+            stream.greet_in_http_2();
+            stream.is_resumed()
+        });
+        assert_eq!(kinds, [false, resumes]);
+    }
+}
+
 /// Whoever connects to a port with TLS and says nothing is let go.
 #[test]
 fn a_client_that_never_shakes_hands_is_let_go() {

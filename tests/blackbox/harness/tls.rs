@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned, crypto};
 
 use super::{Identity, PATIENCE};
 
@@ -17,6 +17,11 @@ pub(crate) struct TlsStream(StreamOwned<ClientConnection, TcpStream>);
 impl TlsStream {
     /// Connects to a server of this authority whose certificate is for its address, and shows who we are if asked.
     pub(crate) fn connect(address: SocketAddr, authority: &Path, identity: Option<&Identity>) -> io::Result<Self> {
+        Self::connect_with(address, &Self::config(authority, identity))
+    }
+
+    /// Whom we trust, and who we are. Sessions are kept with it.
+    pub(crate) fn config(authority: &Path, identity: Option<&Identity>) -> Arc<ClientConfig> {
         let mut authorities = RootCertStore::empty();
         authorities.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
@@ -30,12 +35,27 @@ impl TlsStream {
                 config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&identity.key).unwrap()).unwrap()
             }
         };
+        Arc::new(config)
+    }
+
+    pub(crate) fn connect_with(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let session = ClientConnection::new(Arc::new(config), ServerName::from(address.ip())).unwrap();
+        let session = ClientConnection::new(Arc::clone(config), ServerName::from(address.ip())).unwrap();
         let mut stream = StreamOwned::new(session, stream);
         stream.conn.complete_io(&mut stream.sock)?;
         Ok(Self(stream))
+    }
+
+    /// Begins to speak HTTP/2, and hears what the server says first.
+    pub(crate) fn greet_in_http_2(&mut self) {
+        self.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        self.0.read_exact(&mut [0; 9]).unwrap();
+    }
+
+    /// Whether it goes on with an earlier session.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.0.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// What the server has shown.

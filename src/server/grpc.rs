@@ -84,7 +84,8 @@ impl GrpcFace {
             return Err(Status::unimplemented("the service has one method: ShouldRateLimit"));
         }
         let place = Arc::clone(&self.others_under_way);
-        let place = place.try_acquire_owned().map_err(|_| to_status(Unread::Crowded))?;
+        let crowded = |_| Status::resource_exhausted("there are too many requests to health and reflection under way");
+        let place = place.try_acquire_owned().map_err(crowded)?;
         let Ok(response) = self.others.call(request).await;
         Ok(response.map(|body| GrpcBody::Other { body, _place: place }))
     }

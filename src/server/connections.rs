@@ -1,5 +1,6 @@
 //! The connections of a port: how they are accepted, and how many there may be.
 
+mod in_place;
 mod lifetime;
 
 use std::convert::Infallible;
@@ -16,7 +17,7 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +27,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
+use self::in_place::InPlace;
 use self::lifetime::{Due, Lifetime};
 use super::listen::is_lasting;
 use super::sniff::{Mistake, Spoken, TELLING};
@@ -61,7 +63,7 @@ pub(super) struct Port {
     /// For people, such as `gRPC`.
     pub(super) name: &'static str,
     spoken: Spoken,
-    builder: Builder<TokioExecutor>,
+    builder: Builder<InPlace>,
     settings: ConnectionSettings,
     counts: Arc<PortCounts>,
     clock: Arc<Clock>,
@@ -98,7 +100,7 @@ impl Port {
         counts: &Arc<PortCounts>,
         clock: &Arc<Clock>,
     ) -> Self {
-        let mut builder = Builder::new(TokioExecutor::new());
+        let mut builder = Builder::new(InPlace);
         if !has_http_1 {
             builder = builder.http2_only();
         }

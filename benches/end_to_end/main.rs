@@ -88,7 +88,7 @@ fn main() -> Result<(), BoxError> {
     let processors = available_parallelism()?.get();
     let threads = arguments.threads.map_or(processors, usize::from);
     if let Some(address) = arguments.null_server {
-        return null_server::serve(address, threads, arguments.refuse);
+        return serve_nothing(address, threads, arguments.refuse);
     }
     if let Some([old, new]) = arguments.compare.as_deref() {
         return compare::print(&read(old)?, &read(new)?);
@@ -134,6 +134,13 @@ fn main() -> Result<(), BoxError> {
         fs::write(path, serde_json::to_string_pretty(&report)?)?;
     }
     Ok(())
+}
+
+/// Is the null server until it is killed.
+fn serve_nothing(address: SocketAddr, threads: usize, is_refusing: bool) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let service = null_server::service(is_refusing);
+    Ok(runtime.block_on(tonic::transport::Server::builder().add_service(service).serve(address))?)
 }
 
 fn read(path: &PathBuf) -> Result<Report, BoxError> {

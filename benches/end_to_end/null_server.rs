@@ -3,9 +3,6 @@
 //! It is what anybody would write first: tonic's server with its default settings, the service as generated from Envoy's
 //! files, the system's allocator. It answers at once, and each status holds as much as a real one.
 
-use std::net::SocketAddr;
-
-use comporta::server::BoxError;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
@@ -30,9 +27,8 @@ impl RateLimitService for NullService {
     }
 }
 
-/// Serves until it is killed.
-pub(crate) fn serve(address: SocketAddr, threads: usize, refuse: bool) -> Result<(), BoxError> {
-    let code = if refuse { Code::OverLimit } else { Code::Ok };
+pub(crate) fn service(is_refusing: bool) -> RateLimitServiceServer<impl RateLimitService> {
+    let code = if is_refusing { Code::OverLimit } else { Code::Ok };
     let status = DescriptorStatus {
         code: code.into(),
         current_limit: Some(RateLimit {
@@ -40,11 +36,9 @@ pub(crate) fn serve(address: SocketAddr, threads: usize, refuse: bool) -> Result
             unit: Unit::Minute.into(),
             ..Default::default()
         }),
-        limit_remaining: if refuse { 0 } else { 3_999_999_999 },
+        limit_remaining: if is_refusing { 0 } else { 3_999_999_999 },
         duration_until_reset: Some(Duration { seconds: 1, nanos: 0 }),
         ..Default::default()
     };
-    let service = RateLimitServiceServer::new(NullService { status });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    Ok(runtime.block_on(tonic::transport::Server::builder().add_service(service).serve(address))?)
+    RateLimitServiceServer::new(NullService { status })
 }

@@ -38,7 +38,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_for_nothing_is_done_at_once() {
         let (done, mut is_done) = oneshot::channel();
-        InPlace.execute(async move { drop(done.send(())) });
+        InPlace.execute(async move { done.send(()).unwrap() });
         is_done.try_recv().unwrap();
     }
 
@@ -47,7 +47,7 @@ mod tests {
         let (done, is_done) = oneshot::channel();
         InPlace.execute(async move {
             sleep(Duration::from_millis(1)).await;
-            drop(done.send(()));
+            done.send(()).unwrap();
         });
         timeout(Duration::from_secs(10), is_done).await.unwrap().unwrap();
     }

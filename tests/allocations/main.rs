@@ -3,6 +3,11 @@
 //! This binary's allocator counts, for each thread.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod grpc;
+mod http2;
+#[path = "../../benches/end_to_end/null_server.rs"]
+mod null_server;
+
 use allocation_counter::measure;
 use bytes::Bytes;
 use comporta::engine::{Answer, Call, Code, Decision, Engine, EngineSettings, Ruling, Source};
@@ -31,12 +36,8 @@ struct Replica {
 }
 
 impl Replica {
-    /// Has this limit for each of the keys `key-0`, `key-1` and so on.
     fn new(limit: &str, keys: usize, is_borrowing: bool) -> Self {
-        let rules =
-            (0..keys).map(|n| format!("\n- {{key: key-{n}, rate_limit: {limit}}}")).collect::<Vec<_>>().concat();
-        let text = format!("domain: d\ndescriptors: {rules}");
-        let policy = load_texts(&[("policy.yaml", &text)], &Defaults::default()).unwrap().policy;
+        let policy = load_texts(&[("policy.yaml", &policy(limit, keys))], &Defaults::default()).unwrap().policy;
         let now = Now { monotonic: Micros(1_000_000), utc: Micros(1_700_000_000_000_000) };
         let store_timeout = is_borrowing.then_some(Micros(10_000));
         let settings = EngineSettings { store_timeout, ..EngineSettings::default() };
@@ -83,6 +84,12 @@ impl Replica {
         assert!(without_a_call > COUNTED * 9 / 10, "only {without_a_call} of {COUNTED} were decided without a call");
         most
     }
+}
+
+/// This limit for each of the keys `key-0`, `key-1` and so on.
+fn policy(limit: &str, keys: usize) -> String {
+    let rules = (0..keys).map(|n| format!("\n- {{key: key-{n}, rate_limit: {limit}}}")).collect::<Vec<_>>().concat();
+    format!("domain: d\ndescriptors: {rules}")
 }
 
 fn request(descriptors: usize) -> RateLimitRequest {

@@ -1,4 +1,5 @@
-//! Ten million live buckets: memory, times, the sweep's pauses, and what comes of more keys than there is room for.
+//! Ten million live buckets: memory, times, the sweep's pauses, and what comes of more keys than there is room for; and
+//! what those take whose hits are borrowed, of which there are a tenth as many.
 //!
 //!     cargo bench --bench scale                   takes about a minute and 1 GB
 //!     cargo bench --bench scale -- 1000000        with so many buckets
@@ -20,10 +21,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use comporta::clock::Clock;
-use comporta::engine::{Engine, EngineSettings};
+use comporta::engine::{Engine, EngineSettings, SHARD_BUCKETS};
 use comporta::limit::{Micros, Now};
 use comporta::request::RateLimitRequest;
+use comporta::store::memory::MemoryStore;
 use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
 
 use memory::resident_bytes;
 use policy::policy;
@@ -48,10 +51,13 @@ fn main() {
     // A bucket lives until its hits have flowed back, nine hours for each.
     let limits = "[{key: user, rate_limit: {requests_per_unit: 1000, unit: year}}]";
     let settings = EngineSettings { max_buckets: count, ..EngineSettings::default() };
-    let engine = Engine::new(policy(limits), settings, clock.now());
-    let table = Crowd { engine, clock, count };
+    let borrowing = EngineSettings { store_timeout: Some(Micros(10_000)), ..settings };
+    let engine = |settings| Engine::new(policy(limits), settings, clock.now());
+    let (table, borrowers) = (engine(settings), engine(borrowing));
+    Crowd { engine: borrowers, clock: &clock, count: count / 10 }.fill("borrowed buckets");
 
-    table.fill();
+    let table = Crowd { engine: table, clock: &clock, count };
+    table.fill("buckets");
     table.hit();
     table.watch_sweep();
     table.flood();
@@ -61,35 +67,43 @@ fn main() {
 }
 
 /// An engine with a bucket for each key.
-struct Crowd {
+struct Crowd<'c> {
     engine: Engine,
-    clock: Clock,
+    clock: &'c Clock,
     /// Keys, and room for buckets.
     count: usize,
 }
 
-impl Crowd {
-    fn fill(&self) {
+impl Crowd<'_> {
+    fn fill(&self, what: &str) {
         let before = resident_bytes();
         let nanos = self.time_batches(0..self.count / BATCH);
         let (buckets, grown) = (self.engine.table().len(), resident_bytes() - before);
         // A shard that happens to be full makes room, so a few are missing.
-        println!("{buckets} buckets take {} MB: {} bytes each", grown / 1_000_000, grown / buckets as u64);
-        println!("a new bucket: {nanos} ns");
+        println!("{buckets} {what} take {} MB: {} bytes each", grown / 1_000_000, grown / buckets as u64);
+        println!("a new one: {nanos} ns");
     }
 
     fn hit(&self) {
         println!("a bucket that is there, of all in turn: {} ns", self.time_batches(0..(self.count / BATCH).min(50)));
     }
 
-    /// Decides a request for each key of these batches, and returns the nanoseconds that it takes on average.
+    /// Decides a request for each key of these batches, with the calls that it takes, and returns the nanoseconds that it
+    /// takes on average.
     fn time_batches(&self, batches: std::ops::Range<usize>) -> u128 {
         let (mut time, decisions) = (Duration::ZERO, (batches.len() * BATCH) as u128);
         for batch in batches {
             let requests: Vec<_> = (batch * BATCH..(batch + 1) * BATCH).map(request_of).collect();
+            // What it keeps is not counted: it goes with each batch.
+            let mut store = MemoryStore::default();
             let begin = self.clock.read();
             for request in &requests {
-                self.engine.decide(request, self.clock.now()).expect("the request is good");
+                let now = self.clock.now();
+                let mut calls = self.engine.decide(request, now).expect("the request is good").calls;
+                while let Some(call) = calls.pop() {
+                    let reply = store.serve(&call.request, now.utc);
+                    calls.extend(self.engine.take_answer(call, &Ok(reply), now));
+                }
             }
             time += begin.elapsed();
         }
@@ -130,17 +144,18 @@ impl Crowd {
 
     /// How long each shard is locked by a sweep in so many hours.
     fn sweep_shards(&self, hours: u64, what: &str) {
-        // As the table makes them.
-        let shards = self.count.div_ceil(1_400);
+        let shards = self.count.div_ceil(SHARD_BUCKETS);
         let now = self.clock.now();
         let now = Now { monotonic: now.monotonic + Micros::from_seconds(3_600 * hours), ..now };
-        let mut times = histogram();
+        let (mut times, mut work) = (histogram(), histogram());
         for _ in 0..shards {
-            let begin = self.clock.read();
+            let (begin, worked) = (self.clock.read(), processor_time());
             self.engine.sweep(now, usize::MAX);
+            record(&mut work, processor_time() - worked);
             record(&mut times, begin.elapsed());
         }
         print_times(&format!("a sweep's lock of a shard whose buckets {what}"), &times);
+        print_times("of that, not waiting for a processor", &work);
     }
 
     /// Decisions for one key after the other, each timed by itself.
@@ -158,6 +173,12 @@ impl Crowd {
         }
         times
     }
+}
+
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 fn print_times(what: &str, times: &Histogram<u64>) {

@@ -89,7 +89,7 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub traces: TraceSettings,
 
-    /// The most buckets that are kept in memory; beyond it, of about 1,400, the one that has been idle longest goes
+    /// The most buckets that are kept in memory; beyond it, of about 350, the one that has been idle longest goes
     #[arg(
         long,
         env = "COMPORTA_MAX_BUCKETS",

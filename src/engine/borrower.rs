@@ -29,7 +29,7 @@ pub(super) struct Borrower {
     /// Whether it is going to be looked after.
     pub(super) is_on_agenda: bool,
     /// Stands in for the store's bucket while that cannot be asked, and until that is told.
-    pub(super) fallback: Option<Fallback>,
+    pub(super) fallback: Option<Box<Fallback>>,
     /// Whether it is among those that the store is going to be told of.
     pub(super) is_among_debtors: bool,
 }
@@ -133,7 +133,7 @@ impl Borrower {
     /// Whether it may be forgotten: it holds nothing, and nobody has asked for a while.
     pub(super) fn is_idle(&mut self, touched: Micros, now: Now) -> bool {
         let (pace, time) = (lease_pace(self.leases.limit()), now.monotonic);
-        let is_forgotten = self.fallback.is_none_or(|fallback| fallback.is_full(now));
+        let is_forgotten = self.fallback.as_ref().is_none_or(|fallback| fallback.is_full(now));
         is_forgotten && !self.is_busy() && time >= touched + pace + pace && self.leases.is_empty(time)
     }
 
@@ -158,7 +158,7 @@ impl Borrower {
 
     /// The store answers, and will be asked again: its bucket needs no stand-in, unless that still has something to tell.
     pub(super) fn end_fallback(&mut self, terms: &Terms, now: Now) {
-        if self.fallback.is_some_and(|fallback| !fallback.is_owing(terms, now)) {
+        if self.fallback.as_ref().is_some_and(|fallback| !fallback.is_owing(terms, now)) {
             self.fallback = None;
         }
     }

@@ -98,7 +98,7 @@ impl Slot {
         let key = self.key();
         let Some(borrower) = &mut self.borrower else { return (None, false) };
         let call = if borrower.call.is_none() { borrower.repay(key, in_background, terms, now) } else { None };
-        let owes = borrower.fallback.is_some_and(|fallback| fallback.is_owing(terms, now));
+        let owes = borrower.fallback.as_ref().is_some_and(|fallback| fallback.is_owing(terms, now));
         borrower.is_among_debtors = owes;
         (call, owes)
     }

@@ -9,8 +9,9 @@ use super::key::BucketKey;
 use crate::limit::{Bucket, Limit, Micros, Now};
 
 /// Buckets a shard holds when the table is as full as it may be. A shard is swept and its idlest bucket looked for
-/// under its lock; with so few buckets that takes a few microseconds. (And 1,400 ± 5 σ fit a table of 2,048 places.)
-const SHARD_BUCKETS: usize = 1_400;
+/// under its lock; with so few buckets that takes a few microseconds. (And 350 ± 5 σ fit a table of 512 places, of which
+/// seven eighths may be taken.)
+pub const SHARD_BUCKETS: usize = 350;
 
 /// All buckets of this process, in shards with a lock each.
 ///

@@ -54,7 +54,7 @@ pub(super) enum Effect {
     /// The store has been told to charge an overdraft.
     Debited,
     /// A bucket that stands in for the store's.
-    Fallback { before: Option<Fallback> },
+    Fallback { before: Option<Box<Fallback>> },
 }
 
 impl<'p> Trial<'p> {
@@ -180,13 +180,14 @@ impl<'p> Trial<'p> {
             FailureMode::Unavailable => Verdict::Unavailable,
             FailureMode::Local => {
                 let borrower = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut());
-                let before = borrower.as_ref().and_then(|borrower| borrower.fallback);
+                let before = borrower.as_ref().and_then(|borrower| borrower.fallback.clone());
                 let used = self.record.bucket.used();
-                let mut fallback = before.unwrap_or_else(|| Fallback::begin(&check.limit, used, terms, now));
+                let begin = || Fallback::begin(&check.limit, used, terms, now);
+                let mut fallback = before.as_deref().copied().unwrap_or_else(begin);
                 let passes = fallback.apply(check, is_owed, terms, now);
                 self.record = fallback.record();
                 if let Some(borrower) = borrower {
-                    borrower.fallback = Some(fallback);
+                    borrower.fallback = Some(Box::new(fallback));
                     self.effect = Effect::Fallback { before };
                 }
                 Verdict::of(passes)

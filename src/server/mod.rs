@@ -9,10 +9,12 @@ mod decision_log;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod grpc;
+mod held;
 mod http;
 mod json;
 mod listen;
 mod metadata;
+mod places;
 mod reflection;
 mod response;
 mod signals;
@@ -257,8 +259,12 @@ pub async fn serve(
     tokio::select! {
         biased;
         drained = tokio::time::timeout(for_requests, drained) => {
-            if drained.is_err() {
-                warn!("some connections did not end in the {for_requests:?} that --drain-timeout leaves; they are cut");
+            let left = ports.connections();
+            if drained.is_err() && left > 0 {
+                warn!(
+                    connections = left,
+                    "some connections did not end in the {for_requests:?} that --drain-timeout leaves; they are cut"
+                );
             }
         }
         again = signals.next() => warn!("{} once more: connections are cut", again.signal()),
@@ -294,6 +300,11 @@ impl Ports {
 
     fn all(&self) -> Vec<Arc<PortCounts>> {
         [&self.grpc, &self.http, &self.admin].map(Arc::clone).into()
+    }
+
+    /// How many connections there are.
+    fn connections(&self) -> u64 {
+        [&self.grpc, &self.http, &self.admin].iter().map(|port| port.connections.get()).sum()
     }
 }
 

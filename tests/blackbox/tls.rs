@@ -234,17 +234,32 @@ fn where_clients_show_certificates_no_session_is_resumed() {
     }
 }
 
-/// Whoever connects to a port with TLS and says nothing is let go.
+/// Whoever connects to a port with TLS and says nothing is let go, and so is who agrees on TLS and says nothing then.
 #[test]
-fn a_client_that_never_shakes_hands_is_let_go() {
+fn a_client_that_never_shakes_hands_or_asks_nothing_then_is_let_go() {
     let secured = Secured::new("grpc", []);
     let comporta = secured.setup.start();
     let mut silent = TcpStream::connect(comporta.addresses.grpc).unwrap();
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     // The beginning of a handshake, and no more.
     io::Write::write_all(&mut silent, &[0x16, 0x03, 0x01]).unwrap();
+    let mut agreed = secured.connect(comporta.addresses.grpc, None).unwrap();
     assert!(matches!(io::Read::read(&mut silent, &mut [0]), Ok(0) | Err(_)), "it is cut");
+    let end = agreed.first_byte().expect_err("nothing is said to it");
+    assert!(!matches!(end.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "it is cut: {end}");
     let refused = comporta.metric(r#"comporta_connections_refused_total{port="grpc",reason="silent"}"#);
+    assert_eq!(refused, Some(2));
+}
+
+#[test]
+fn http_1_within_tls_is_told_as_it_is_without() {
+    let secured = Secured::new("grpc", []);
+    let comporta = secured.setup.start();
+    let mut mistaken = secured.connect(comporta.addresses.grpc, None).unwrap();
+    mistaken.say(b"POST /json HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert!(mistaken.first_byte().is_err(), "it is not answered");
+    wait_for("the log to tell", || comporta.log().contains("speaks HTTP/1 to the gRPC port").then_some(()));
+    let refused = comporta.metric(r#"comporta_connections_refused_total{port="grpc",reason="protocol"}"#);
     assert_eq!(refused, Some(1));
 }
 

@@ -166,8 +166,11 @@ impl PortTls {
     /// # Errors
     ///
     /// A text for people, which names the flag and the file.
-    pub fn load(settings: &ServeSettings) -> Result<Self, String> {
-        let load = |files: Option<_>| files.map(ServerTls::load).transpose().map(|tls| tls.map(Arc::new));
+    pub fn load(settings: &ServeSettings, clock: &Arc<Clock>) -> Result<Self, String> {
+        let load = |files: Option<_>| {
+            let tls = files.map(|files| ServerTls::load(files, Arc::clone(clock))).transpose();
+            tls.map(|tls| tls.map(Arc::new))
+        };
         Ok(Self { grpc: load(settings.grpc_tls.files())?, http: load(settings.http.files())? })
     }
 }

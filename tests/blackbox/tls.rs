@@ -164,6 +164,48 @@ fn files_that_make_no_sense_are_told_and_nothing_is_served() {
     assert!(comporta.log().contains(&told), "{}", comporta.log());
 }
 
+#[test]
+fn a_certificate_of_ours_that_is_not_good_is_told_once_each_time() {
+    let secured = Secured::new("grpc", []);
+    let good = fs::read(&secured.identity.certificate).unwrap();
+    let good_key = fs::read(&secured.identity.key).unwrap();
+    let expired = secured.authority.issue_expired("localhost");
+    let expire = || {
+        fs::copy(&expired.key, &secured.identity.key).unwrap();
+        fs::copy(&expired.certificate, &secured.identity.certificate).unwrap();
+    };
+    expire();
+    let comporta = secured.setup.start();
+    let certificate = secured.identity.certificate.display();
+    let told = format!("--grpc-tls-cert: {certificate}: it ended on 2021-01-01 00:00 UTC, and clients refuse it");
+    let times = || comporta.log().lines().filter(|line| line.contains(" WARN ") && line.contains(&told)).count();
+    assert_eq!(times(), 1, "{}", comporta.log());
+    let loads = || comporta.metric(r#"comporta_tls_loads_total{port="grpc",outcome="ok"}"#);
+    fs::write(&secured.identity.key, good_key).unwrap();
+    fs::write(&secured.identity.certificate, good).unwrap();
+    wait_for("the good one to be taken", || (loads() == Some(2)).then_some(()));
+    assert!(secured.connect(comporta.addresses.grpc, None).is_ok());
+    expire();
+    wait_for("the other to be told again", || (times() == 2).then_some(()));
+}
+
+#[test]
+fn healthcheck_looks_at_the_files_that_it_is_given_when_nobody_answers() {
+    let healthcheck = |certificate: &Path, key: &Path| {
+        let mut healthcheck = command();
+        healthcheck.arg("healthcheck").arg(format!("--http-addr={}", free_address()));
+        let output =
+            healthcheck.arg("--http-tls-cert").arg(certificate).arg("--http-tls-key").arg(key).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let identity = Authority::new().issue("localhost");
+    let told = healthcheck(Path::new("/nowhere/tls.crt"), &identity.key);
+    assert!(told.contains("error: --http-tls-cert: /nowhere/tls.crt: No such file"), "{told}");
+    let told = healthcheck(&identity.certificate, &identity.key);
+    assert!(told.starts_with("error: nobody answers on"), "{told}");
+}
+
 /// Certificates are exchanged a few times, each file by itself, while clients of all kinds ask.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_change_under_load_and_no_request_fails() {

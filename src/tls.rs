@@ -5,6 +5,7 @@ mod clients;
 mod explain;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod validity;
 
 use std::fmt;
 use std::io;
@@ -14,20 +15,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, crypto};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{error, info};
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
+use tracing::{error, info, warn};
 
-use self::clients::NamedClients;
 pub use self::clients::SubjectName;
+use self::clients::{NamedClients, authorities_of};
+use self::validity::{Condition, Validity};
+use crate::clock::Clock;
 use crate::measure::Count;
-use crate::pem::{PemFile, about};
+use crate::pem::{PairFault, PemFile, about, pair};
 
 /// How often the files are read to see whether they have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -57,7 +58,10 @@ pub struct ServerTls {
     served: ArcSwap<Served>,
     /// Why what is in the files now is not served; `None` if it is.
     fault: Mutex<Option<String>>,
+    /// What has been told of the certificate that is served.
+    told: Mutex<Condition>,
     pub loads: Loads,
+    clock: Arc<Clock>,
 }
 
 /// How often files have been taken, and how often they had a fault.
@@ -71,8 +75,7 @@ pub struct Loads {
 struct Served {
     contents: Contents,
     config: Arc<ServerConfig>,
-    /// The end of our certificate, in seconds since the Unix epoch.
-    expires: i64,
+    validity: Validity,
 }
 
 /// What the files hold.
@@ -100,11 +103,24 @@ impl TlsFiles {
         })
     }
 
+    /// Whether they could be served.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerTls::load`] has it.
+    pub fn check(&self) -> Result<(), String> {
+        self.serve(self.read()?).map(drop)
+    }
+
     fn serve(&self, contents: Contents) -> Result<Served, String> {
         let provider = Arc::new(crypto::ring::default_provider());
-        let chain = contents.certificate.certificates().map_err(|error| self.about("cert", &error))?;
-        let key = contents.key.key().map_err(|error| self.about("key", &error))?;
-        let expires = end_of(&chain[0]).map_err(|error| self.about("cert", &about(&self.certificate, error)))?;
+        let certified = pair(&contents.certificate, &contents.key, &provider).map_err(|fault| match fault {
+            PairFault::Certificate(fault) => self.about("cert", &fault),
+            PairFault::Key(fault) => self.about("key", &fault),
+        })?;
+        let own = certified.end_entity_cert().map_err(|error| error.to_string());
+        let validity =
+            own.and_then(Validity::of).map_err(|error| self.about("cert", &about(&self.certificate, error)))?;
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
@@ -112,20 +128,14 @@ impl TlsFiles {
             None => config.with_no_client_auth(),
             Some(authorities) => config.with_client_cert_verifier(self.clients(authorities, provider)?),
         };
-        let mut config = config.with_single_cert(chain, key).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                let cause = format!("it is not the key of {}", self.certificate.display());
-                self.about("key", &about(&self.key, cause))
-            }
-            other => self.about("cert", &about(&self.certificate, other)),
-        })?;
+        let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         if contents.client_authorities.is_some() {
             // A session that is resumed shows no certificate: one that has ended would be good for ever.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
         config.alpn_protocols = self.protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Served { contents, config: Arc::new(config), expires })
+        Ok(Served { contents, config: Arc::new(config), validity })
     }
 
     /// Who is let in.
@@ -135,8 +145,8 @@ impl TlsFiles {
         provider: Arc<crypto::CryptoProvider>,
     ) -> Result<Arc<dyn ClientCertVerifier>, String> {
         let of_file = |error: String| self.about("client-ca", &error);
-        let authorities = Arc::new(authorities.authorities().map_err(of_file)?);
-        let mut verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider);
+        let authorities = authorities_of(authorities).map_err(of_file)?;
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider);
         if self.lets_strangers_in {
             verifier = verifier.allow_unauthenticated();
         }
@@ -152,12 +162,6 @@ impl TlsFiles {
     }
 }
 
-/// When a certificate ends, in seconds since the Unix epoch.
-fn end_of(certificate: &CertificateDer<'_>) -> Result<i64, String> {
-    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
-    Ok(certificate.validity().not_after.timestamp())
-}
-
 impl ServerTls {
     /// Reads the files.
     ///
@@ -165,11 +169,18 @@ impl ServerTls {
     ///
     /// A text for people, which names the flag and the file, when one is missing, is no certificate or no key, or does
     /// not belong to the others.
-    pub fn load(files: TlsFiles) -> Result<Self, String> {
+    pub fn load(files: TlsFiles, clock: Arc<Clock>) -> Result<Self, String> {
         let served = files.serve(files.read()?)?;
-        let tls =
-            Self { files, served: ArcSwap::from_pointee(served), fault: Mutex::new(None), loads: Loads::default() };
+        let tls = Self {
+            files,
+            served: ArcSwap::from_pointee(served),
+            fault: Mutex::new(None),
+            told: Mutex::new(Condition::Good),
+            loads: Loads::default(),
+            clock,
+        };
         tls.loads.good.increment();
+        tls.look_at_the_time();
         Ok(tls)
     }
 
@@ -188,7 +199,7 @@ impl ServerTls {
     /// The end of our certificate, in seconds since the Unix epoch.
     #[must_use]
     pub fn expires(&self) -> i64 {
-        self.served.load().expires
+        self.served.load().validity.end()
     }
 
     /// Takes files anew when they change, for ever.
@@ -198,7 +209,11 @@ impl ServerTls {
         loop {
             pause.tick().await;
             let tls = Arc::clone(&self);
-            if let Err(error) = spawn_blocking(move || tls.look()).await {
+            let look = move || {
+                tls.look();
+                tls.look_at_the_time();
+            };
+            if let Err(error) = spawn_blocking(look).await {
                 error!("cannot look at the files of {}: {error}", self.files.flags);
             }
         }
@@ -223,6 +238,7 @@ impl ServerTls {
             Ok(Some(served)) => {
                 self.served.store(Arc::new(served));
                 self.loads.good.increment();
+                *self.told.lock() = Condition::Good;
                 *known = None;
                 info!("the files of {} have changed, and count for new connections", self.files.flags);
             }
@@ -232,6 +248,17 @@ impl ServerTls {
                 error!("what was served before stays until this is mended: {fault}");
                 *known = Some(fault);
             }
+        }
+    }
+
+    /// Tells once when the certificate that is served is not good yet, or not for long, or no more.
+    fn look_at_the_time(&self) {
+        let validity = self.served.load().validity;
+        let now = i64::try_from(self.clock.now().utc.0 / 1_000_000).unwrap_or(i64::MAX);
+        let condition = validity.condition(now);
+        let before = std::mem::replace(&mut *self.told.lock(), condition);
+        if let Some(advice) = validity.advice(condition).filter(|_| condition != before) {
+            warn!("{}", self.files.about("cert", &about(&self.files.certificate, advice)));
         }
     }
 }

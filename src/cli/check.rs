@@ -3,8 +3,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{print_page, summary};
-use crate::policy;
+use super::{passed_over, print_page, summary};
+use crate::policy::PolicyFiles;
 use crate::settings::DefaultSettings;
 
 #[derive(Args, Debug)]
@@ -17,9 +17,11 @@ pub(super) struct CheckSettings {
 }
 
 pub(super) fn run(settings: &CheckSettings) -> ExitCode {
-    let (page, code) = match policy::load(&settings.path, &settings.defaults.defaults()) {
+    let files = PolicyFiles::read(&settings.path);
+    let (page, code) = match files.load(&settings.defaults.defaults()) {
         Ok(loaded) => {
-            let mut lines: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+            let mut lines = passed_over(&files);
+            lines.extend(loaded.notes.iter().map(ToString::to_string));
             lines.push(format!("{}: {}, no fault\n", settings.path.display(), summary(&loaded.policy)));
             (lines.join("\n"), ExitCode::SUCCESS)
         }

@@ -34,6 +34,9 @@ pub(super) fn run(settings: &HttpSettings) -> ExitCode {
                 }
                 _ => error.to_string(),
             };
+            if let Some(fault) = settings.files().and_then(|files| files.check().err()) {
+                eprintln!("error: {fault}");
+            }
             eprintln!("error: nobody answers on {address}: {cause}; give --http-addr and --http-tls-cert as to serve");
             ExitCode::FAILURE
         }

@@ -5,6 +5,7 @@ mod explain;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod healthcheck;
+mod overlooked;
 mod reload;
 mod schema;
 mod serve;
@@ -13,11 +14,12 @@ mod tests;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyFiles, Visible};
 use crate::settings::{HttpSettings, ServeSettings};
 
 /// Rate limit service for Envoy: exact across replicas, local in latency.
@@ -55,13 +57,37 @@ enum Command {
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
-    match Cli::parse_from(with_command(std::env::args_os().collect())).command {
-        Command::Serve(settings) => serve::run(&settings),
+    let arguments = with_command(std::env::args_os().collect());
+    let mut cli = Cli::command();
+    let told = match cli.try_get_matches_from_mut(&arguments) {
+        Ok(told) => told,
+        Err(error) => return refuse(&error, overlooked::variable_of(&error, &cli, &arguments)),
+    };
+    let command = match Cli::from_arg_matches(&told) {
+        Ok(read) => read.command,
+        Err(error) => return refuse(&error.format(&mut cli), None),
+    };
+    match command {
+        Command::Serve(settings) => {
+            let serve = told.subcommand().and_then(|(name, told)| Some((cli.find_subcommand(name)?, told)));
+            let warnings = serve.map(|(serve, told)| overlooked::warnings(serve, told, std::env::vars_os()));
+            serve::run(&settings, &warnings.unwrap_or_default())
+        }
         Command::Check(settings) => check::run(&settings),
         Command::Explain(settings) => explain::run(&settings),
         Command::Healthcheck(http) => healthcheck::run(&http),
         Command::Schema => schema::run(),
     }
+}
+
+/// Prints what is wrong with the command line, or the help that was asked for. A wrong value may come from a variable.
+fn refuse(error: &clap::Error, variable: Option<String>) -> ExitCode {
+    if error.print().is_ok()
+        && let Some(variable) = variable
+    {
+        eprintln!("\nThe value is that of the environment variable {variable}.");
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 /// The arguments, with `serve` where no command is given.
@@ -72,6 +98,12 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
         arguments.insert(1.min(arguments.len()), "serve".into());
     }
     arguments
+}
+
+/// What there is to say of files that have the name of a policy, and are none that could be read to its end.
+fn passed_over(files: &PolicyFiles) -> Vec<String> {
+    let told = |path: &PathBuf| format!("{} is no regular file, and is passed over", Visible(&path.to_string_lossy()));
+    files.passed_over().iter().map(told).collect()
 }
 
 /// What a policy consists of, for one line of output.

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::summary;
+use super::{passed_over, summary};
 use crate::engine::ActivePolicy;
 use crate::policy::watch::{Hints, Watch};
 use crate::policy::{Defaults, Fingerprint, PolicyFiles};
@@ -42,6 +42,8 @@ struct Files {
     seen: Fingerprint,
     /// Why they are not watched, as it was told.
     trouble: Option<String>,
+    /// Of those that are passed over, as it was told.
+    passed_over: Vec<String>,
 }
 
 /// What came of a look at the files.
@@ -57,11 +59,12 @@ impl Reloader {
     pub(super) fn new(replica: Arc<Replica>, settings: &PolicySettings, loaded: &PolicyFiles) -> Self {
         let (watch, hints) = Watch::new();
         let in_force = loaded.fingerprint();
+        let passed_over = passed_over(loaded);
         Self {
             replica,
             path: settings.path.clone(),
             defaults: settings.defaults.defaults(),
-            files: Mutex::new(Files { watch, in_force, seen: in_force, trouble: None }),
+            files: Mutex::new(Files { watch, in_force, seen: in_force, trouble: None, passed_over }),
             hints,
         }
     }
@@ -97,6 +100,7 @@ impl Reloader {
         let mut files = self.files.lock();
         let read = files.watch.read(&self.path);
         files.tell_of_trouble(&self.path.display().to_string());
+        files.tell_of_passed_over(passed_over(&read));
         let (seen, shown) = (read.fingerprint(), self.path.display());
         let is_new = seen != files.seen;
         let mut replaced = None;
@@ -143,6 +147,14 @@ impl Files {
             }
             self.trouble = trouble;
         }
+    }
+
+    /// Says once of each file that it is passed over.
+    fn tell_of_passed_over(&mut self, passed_over: Vec<String>) {
+        for told in passed_over.iter().filter(|told| !self.passed_over.contains(told)) {
+            warn!("{told}");
+        }
+        self.passed_over = passed_over;
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::reload::Reloader;
-use super::summary;
+use super::{passed_over, summary};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::policy::PolicyFiles;
@@ -24,7 +24,8 @@ use crate::trace::{Tracer, TracerSettings};
 /// So long after the start the service is ready even if nobody knows yet whether Redis is there.
 const LONGEST_START: Duration = Duration::from_secs(2);
 
-pub(super) fn run(settings: &ServeSettings) -> ExitCode {
+/// `warnings` are about the settings themselves.
+pub(super) fn run(settings: &ServeSettings, warnings: &[String]) -> ExitCode {
     let settled = settings.check().and_then(|()| Ok((settings.store.redis()?, settings.traces.tracer()?)));
     let (redis, tracer) = match settled {
         Ok(settled) => settled,
@@ -40,6 +41,9 @@ pub(super) fn run(settings: &ServeSettings) -> ExitCode {
     }
     if let Some(flag) = settings.store.readable_secret() {
         warn!("{flag} has a password that everybody on this machine can read: give it in the environment or in a file");
+    }
+    for warning in warnings {
+        warn!("{warning}");
     }
     match serve(settings, redis.as_ref(), tracer.as_ref()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,9 +62,12 @@ fn serve(
 ) -> Result<(), BoxError> {
     allow_many_connections();
     let clock = Arc::new(Clock::start());
-    let tls = PortTls::load(settings)?;
+    let tls = PortTls::load(settings, &clock)?;
     let path = &settings.policy.path;
     let files = PolicyFiles::read(path);
+    for warning in passed_over(&files) {
+        warn!("{warning}");
+    }
     let loaded = files.load(&settings.policy.defaults.defaults()).map_err(|faults| {
         format!("the policy in {} cannot be served; mend it, or name another with --policy\n{faults}", path.display())
     })?;

@@ -38,6 +38,12 @@ impl PolicyFiles {
         load_sources(&self.reading.sources, *defaults)
     }
 
+    /// What has the name of a policy and is no regular file, such as a pipe, by its paths: it may have no end.
+    #[must_use]
+    pub fn passed_over(&self) -> &[PathBuf] {
+        &self.reading.passed_over
+    }
+
     /// The path that they were read from.
     pub(super) fn root(&self) -> &Path {
         &self.root

@@ -93,7 +93,7 @@ const LONGEST_NAME: usize = 40;
 const MOST_CANDIDATES: usize = 200;
 
 /// The candidate that `name` is probably a misspelling of.
-pub(super) fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+pub(crate) fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     if name.len() > LONGEST_NAME {
         return None;
     }

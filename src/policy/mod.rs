@@ -43,6 +43,7 @@ pub use explain::{End, Level, Matched, MatchedBy, RulesTried, TenantsTried, Walk
 pub use fault::{Fault, Faults};
 pub use files::PolicyFiles;
 pub use hash::{ContentHash, Fingerprint};
+pub(crate) use known::nearest;
 pub use listing::{ListedRule, PathStep, RulePage};
 pub use matcher::{Domain, Match, PathPart};
 pub use rule::{Defaults, FailureMode, Metadata, Quota, Rule, RuleLimit, Scope};

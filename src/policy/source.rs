@@ -21,6 +21,8 @@ pub(super) struct Reading {
     pub(super) files: Vec<PathBuf>,
     /// Paths of the directories that were looked into.
     pub(super) directories: Vec<PathBuf>,
+    /// Paths of what has the name of a policy and is neither a file nor a directory.
+    pub(super) passed_over: Vec<PathBuf>,
 }
 
 /// Reads the file at `path`, or all policies in the directory at `path` and below, in byte order of their paths.
@@ -29,7 +31,7 @@ pub(super) struct Reading {
 /// and a file that is found by several paths is read by the first of them: a mounted Kubernetes `ConfigMap` shows each
 /// file twice.
 pub(super) fn read(path: &Path) -> Reading {
-    let only = |source| Reading { sources: vec![source], files: vec![path.to_owned()], directories: Vec::new() };
+    let only = |source| Reading { sources: vec![source], files: vec![path.to_owned()], ..Reading::default() };
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => read_directory(path),
         Ok(_) => only(read_file(path)),
@@ -70,6 +72,7 @@ fn find_files(root: &Path) -> Reading {
                 for path in paths.into_iter().rev() {
                     match fs::metadata(&path) {
                         Ok(metadata) if metadata.is_dir() => directories.push(path),
+                        Ok(metadata) if !metadata.is_file() && is_policy(&path) => reading.passed_over.push(path),
                         Ok(metadata) if !metadata.is_file() => {}
                         // Why it cannot be read is told where it is tried.
                         Ok(_) | Err(_) if is_policy(&path) => reading.files.push(path),

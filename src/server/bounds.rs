@@ -9,14 +9,16 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::MAX_MESSAGE_BYTES;
+use super::places::{MOST_OTHERS, Places};
 use crate::settings::ConnectionSettings;
 use crate::telemetry::metrics::{PortCounts, RequestRefusal};
 
 /// How long a request may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(10);
+pub(super) const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// How much may be under way on a port.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(super) struct UnderWay {
 pub(super) enum Unread {
     #[error("there are --max-requests under way: try again later")]
     Crowded,
+    #[error("there are too many requests under way besides those for decisions: try again later")]
+    NoPlace,
     #[error("the requests under way hold --max-request-bytes: try again later")]
     Bytes,
     #[error("the request is larger than {} MiB: send fewer or shorter descriptors", MAX_MESSAGE_BYTES >> 20)]
@@ -58,8 +62,15 @@ impl Bounds {
         }
     }
 
-    pub(super) fn most_requests(&self) -> usize {
-        usize::try_from(self.most_requests).unwrap_or(usize::MAX)
+    /// Places for requests that are not for decisions.
+    pub(super) fn others(&self) -> Places {
+        Places::new(MOST_OTHERS, &self.counts)
+    }
+
+    /// Places for requests of all kinds, so many that those for decisions leave some free.
+    pub(super) fn all(&self) -> Places {
+        let most = usize::try_from(self.most_requests).unwrap_or(usize::MAX);
+        Places::new(most.saturating_add(MOST_OTHERS).min(Semaphore::MAX_PERMITS), &self.counts)
     }
 
     /// Takes a place among the requests under way, if there is one.
@@ -112,7 +123,7 @@ impl UnderWay {
 
     fn refuse(&self, why: Unread) -> Unread {
         let refusal = match why {
-            Unread::Crowded => RequestRefusal::Crowded,
+            Unread::Crowded | Unread::NoPlace => RequestRefusal::Crowded,
             Unread::Bytes => RequestRefusal::Bytes,
             Unread::Size => RequestRefusal::Size,
             Unread::Slow => RequestRefusal::Slow,

@@ -2,6 +2,8 @@
 
 mod in_place;
 mod lifetime;
+mod opening;
+mod traffic;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -9,7 +11,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,22 +25,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
 use self::in_place::InPlace;
 use self::lifetime::{Due, Lifetime};
+use self::opening::{Opened, Unopened, open, open_tls};
+use super::held::Held;
 use super::listen::is_lasting;
-use super::sniff::{Mistake, Spoken, TELLING};
+use super::sniff::{Mistake, Spoken};
 use super::{BoxError, until_set};
 use crate::clock::Clock;
 use crate::limit::Micros;
 use crate::settings::ConnectionSettings;
 use crate::telemetry::metrics::{ConnectionRefusal, PortCounts};
 use crate::throttle::Throttle;
-use crate::tls::ServerTls;
 
-/// How long a client may take to say its first word, and to agree on TLS.
+/// How long a client may take to agree on TLS and to begin to speak HTTP.
 const GREETING: Duration = Duration::from_secs(10);
 
 /// How long an HTTP/1 client may take to send the head of a request, and how long its connection is kept for the next.
@@ -131,7 +132,7 @@ impl Port {
     where
         A: Fn(Request<Incoming>, Client) -> F + Clone + Send + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
     {
         let port = Arc::new(self);
         let mut connections = JoinSet::new();
@@ -172,6 +173,32 @@ impl Port {
             warn!(passed_over, "cannot accept connections on the {name} port: {error}; raise the limit of open files");
         }
         tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+
+    /// Waits until HTTP has begun, for as long as that may take. Else it tells of what has begun instead.
+    async fn greet<T>(
+        &self,
+        opening: impl Future<Output = Result<T, Unopened>>,
+        peer: SocketAddr,
+        stop: &watch::Receiver<bool>,
+    ) -> Option<T> {
+        let greeted = tokio::select! {
+            biased;
+            greeted = timeout(GREETING, opening) => greeted,
+            // Whoever has not begun yet can begin with somebody else.
+            () = until_set(stop.clone()) => return None,
+        };
+        match greeted {
+            Ok(Ok(opened)) => return Some(opened),
+            Ok(Err(Unopened::Gone)) => {}
+            Ok(Err(Unopened::Mistaken(mistake))) => self.note_mistake(mistake, peer),
+            Ok(Err(Unopened::Tls(error))) => {
+                let why = self.counts.tls.as_ref().map_or_else(|| error.to_string(), |tls| tls.explain(&error));
+                self.note_tls(&why, peer);
+            }
+            Err(_) => self.counts.refuse_connection(ConnectionRefusal::Silent),
+        }
+        None
     }
 
     fn note_mistake(&self, mistake: Mistake, peer: SocketAddr) {
@@ -233,79 +260,40 @@ async fn attend<A, F, B>(port: Arc<Port>, stream: TcpStream, peer: SocketAddr, a
 where
     A: Fn(Request<Incoming>, Client) -> F + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
 {
     // Small answers must not wait for the acknowledgement of those before; a connection that has no such option works.
     let _ = stream.set_nodelay(true);
-    let greeted = tokio::select! {
-        biased;
-        // Whoever has said nothing yet can say it to somebody else.
-        () = until_set(stop.clone()) => return,
-        greeted = timeout(GREETING, greet(&port, &stream, peer)) => greeted,
-    };
-    match greeted {
-        Ok(true) => {}
-        Ok(false) => return,
-        Err(_) => return port.counts.refuse_connection(ConnectionRefusal::Silent),
-    }
-    let Some(tls) = &port.counts.tls else {
-        return converse(&port, stream, Client { is_known: false }, answer, stop).await;
-    };
-    let agreed = tokio::select! {
-        biased;
-        () = until_set(stop.clone()) => return,
-        agreed = timeout(GREETING, agree(tls, stream)) => agreed,
-    };
-    match agreed {
-        Ok(Ok(stream)) => {
-            let is_known = stream.get_ref().1.peer_certificates().is_some();
-            converse(&port, stream, Client { is_known }, answer, stop).await;
+    if let Some(tls) = &port.counts.tls {
+        if let Some(opened) = port.greet(open_tls(stream, tls, port.spoken), peer, &stop).await {
+            let is_known = opened.stream().get_ref().1.peer_certificates().is_some();
+            converse(&port, opened, Client { is_known }, answer, stop).await;
         }
-        Ok(Err(error)) => port.note_tls(&tls.explain(&error), peer),
-        Err(_) => port.counts.refuse_connection(ConnectionRefusal::Silent),
+    } else if let Some(opened) = port.greet(open(stream, port.spoken), peer, &stop).await {
+        converse(&port, opened, Client { is_known: false }, answer, stop).await;
     }
-}
-
-/// Waits for the first bytes; whether they are what the port is for.
-async fn greet(port: &Port, stream: &TcpStream, peer: SocketAddr) -> bool {
-    let mut first = [0; TELLING];
-    match stream.peek(&mut first).await {
-        Ok(0) | Err(_) => false,
-        Ok(count) => match Mistake::of(&first[..count], port.spoken) {
-            None => true,
-            Some(mistake) => {
-                port.note_mistake(mistake, peer);
-                false
-            }
-        },
-    }
-}
-
-async fn agree(tls: &ServerTls, stream: TcpStream) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    TlsAcceptor::from(tls.config()).accept(stream).await
 }
 
 /// Answers the requests of a connection until it ends: by itself, of age, because nothing is asked any more, or because the
 /// process stops.
 async fn converse<A, F, B>(
     port: &Port,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Opened<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     client: Client,
     answer: A,
     stop: watch::Receiver<bool>,
 ) where
     A: Fn(Request<Incoming>, Client) -> F + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
 {
-    // Requests so far.
-    let begun = Arc::<AtomicU64>::default();
+    let traffic = Arc::clone(&stream.traffic);
     let service = {
-        let begun = Arc::clone(&begun);
+        let traffic = Arc::clone(&traffic);
         service_fn(move |request| {
-            begun.fetch_add(1, Ordering::Relaxed);
+            let exchange = traffic.begin();
             let answering = answer(request, client);
-            async move { Ok::<_, Infallible>(answering.await) }
+            async move { Ok::<_, Infallible>(answering.await.map(|body| Held::new(body, exchange))) }
         })
     };
     let mut connection = pin!(port.builder.serve_connection(TokioIo::new(stream), service));
@@ -319,7 +307,7 @@ async fn converse<A, F, B>(
             // How it has ended is the client's affair.
             _ = connection.as_mut() => return,
             () = &mut timer => {
-                match lifetime.look(begun.load(Ordering::Relaxed), Instant::now()) {
+                match lifetime.look(traffic.seen(), Instant::now()) {
                     Due::Nothing => {}
                     Due::GoAway => connection.as_mut().graceful_shutdown(),
                     Due::Cut => return,
@@ -329,7 +317,12 @@ async fn converse<A, F, B>(
             () = &mut stopping, if !is_stopping => {
                 is_stopping = true;
                 connection.as_mut().graceful_shutdown();
+                lifetime.stop(Instant::now());
+                timer.as_mut().reset(lifetime.next_look());
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::deadline::patience;
 use super::json::{read_request, write_response};
 use super::response::to_response;
-use super::sniff::{Mistake, Spoken};
+use super::sniff::{Beginning, Spoken};
 use super::unary::unframe;
 use crate::engine::{Answer, Engine, EngineSettings};
 use crate::fuzzing::POLICY;
@@ -135,12 +135,15 @@ pub fn grpc_timeout(bytes: &[u8]) {
     assert!(patience.as_nanos() <= whole && patience <= Duration::from_secs(360_000_000_000));
 }
 
-/// Looks at how a connection begins. What is wrong stays wrong, whatever follows it.
+/// Looks at how a connection begins. What has been said of it stays true, whatever follows.
 pub fn first_bytes(bytes: &[u8]) {
+    stays_as_it_is(bytes, Spoken::look_at_tls);
     for (has_tls, has_http_1) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mistake = |length: usize| Mistake::of(&bytes[..length], Spoken { has_tls, has_http_1 });
-        let firsts = (0..=bytes.len()).filter_map(mistake);
-        let is_wrong = firsts.count() > 0;
-        assert_eq!(is_wrong, mistake(bytes.len()).is_some(), "a mistake was none");
+        stays_as_it_is(bytes, |first| Spoken { has_tls, has_http_1 }.look_at_http(first));
     }
+}
+
+fn stays_as_it_is(bytes: &[u8], look: impl Fn(&[u8]) -> Beginning) {
+    let first_clear = (0..=bytes.len()).map(|length| look(&bytes[..length])).find(|&one| one != Beginning::Unclear);
+    assert_eq!(first_clear.unwrap_or(Beginning::Unclear), look(bytes), "more bytes have made it something else");
 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 pub(super) use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::SERVICE_NAME;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::{Health, HealthServer};
@@ -14,6 +13,8 @@ use tower::Service;
 
 use super::answer::AnswerError;
 use super::bounds::{Bounds, Unread};
+use super::held::Held;
+use super::places::Places;
 use super::unary::{self, GrpcBody};
 use super::{App, BoxError, deadline, reflection};
 use crate::request::RateLimitRequest;
@@ -24,9 +25,6 @@ const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/Sh
 /// The longest message to the other services, in bytes: they are asked by names.
 const MAX_OTHER_MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The most requests to them under way. Somebody who watches our health is under way for long.
-const MOST_OTHERS: usize = 1_000;
-
 /// What is answered on the gRPC port.
 ///
 /// Envoy's method is written out instead of generated: its requests are our own messages (see [`crate::request`]), and
@@ -36,8 +34,7 @@ pub(super) struct GrpcFace {
     app: Arc<App>,
     bounds: Arc<Bounds>,
     others: Routes,
-    /// Apart, so that neither a crowd of calls keeps probes out nor a crowd of probes calls.
-    others_under_way: Arc<Semaphore>,
+    places_for_others: Places,
 }
 
 impl GrpcFace {
@@ -46,7 +43,7 @@ impl GrpcFace {
             .add_service(reflection::v1()?.max_decoding_message_size(MAX_OTHER_MESSAGE_BYTES))
             .add_service(reflection::v1alpha()?.max_decoding_message_size(MAX_OTHER_MESSAGE_BYTES))
             .prepare();
-        Ok(Self { app, bounds: Arc::new(bounds), others, others_under_way: Arc::new(Semaphore::new(MOST_OTHERS)) })
+        Ok(Self { app, places_for_others: bounds.others(), bounds: Arc::new(bounds), others })
     }
 
     pub(super) fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<GrpcBody>> + Send + use<> {
@@ -83,11 +80,10 @@ impl GrpcFace {
         if request.uri().path().starts_with(&format!("/{SERVICE_NAME}/")) {
             return Err(Status::unimplemented("the service has one method: ShouldRateLimit"));
         }
-        let place = Arc::clone(&self.others_under_way);
-        let crowded = |_| Status::resource_exhausted("there are too many requests to health and reflection under way");
-        let place = place.try_acquire_owned().map_err(crowded)?;
+        let place = self.places_for_others.take().map_err(to_status)?;
+        let request = request.map(|body| self.places_for_others.in_time(body));
         let Ok(response) = self.others.call(request).await;
-        Ok(response.map(|body| GrpcBody::Other { body, _place: place }))
+        Ok(response.map(|body| GrpcBody::Other(Held::new(body, place))))
     }
 }
 
@@ -98,7 +94,7 @@ fn read(message: Bytes) -> Result<RateLimitRequest, Status> {
 fn to_status(unread: Unread) -> Status {
     let message = unread.to_string();
     match unread {
-        Unread::Crowded | Unread::Bytes | Unread::Size => Status::resource_exhausted(message),
+        Unread::Crowded | Unread::NoPlace | Unread::Bytes | Unread::Size => Status::resource_exhausted(message),
         Unread::Slow => Status::deadline_exceeded(message),
         Unread::Broken => Status::cancelled(message),
     }

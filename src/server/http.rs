@@ -1,25 +1,22 @@
 //! The HTTP port: the same question in JSON, and probes.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use bytes::Bytes;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use http::{Request, StatusCode, header};
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
 use tower::Service;
 
 use super::answer::AnswerError;
 use super::bounds::{Bounds, Unread};
 use super::connections::Client;
+use super::held::Held;
+use super::places::Places;
 use super::{App, Phase, json};
 use crate::trace::Face;
 
@@ -28,33 +25,7 @@ use crate::trace::Face;
 pub(super) struct HttpFace {
     router: Router,
     /// Answers that have not been sent, those of probes and refusals too.
-    answers: Arc<Semaphore>,
-}
-
-/// More answers than requests for decisions, so that probes are answered while those are refused.
-const MOST_OTHERS: usize = 1_000;
-
-/// A body, and what is held until it has been sent.
-struct Held<P> {
-    body: Body,
-    _place: P,
-}
-
-impl<P: Unpin> http_body::Body for Held<P> {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    places: Places,
 }
 
 /// What the pages share.
@@ -68,7 +39,7 @@ struct Pages {
 
 impl HttpFace {
     pub(super) fn new(app: Arc<App>, bounds: Bounds, wants_known_clients: bool) -> Self {
-        let answers = Arc::new(Semaphore::new(bounds.most_requests() + MOST_OTHERS));
+        let places = bounds.all();
         let pages = Pages { app, bounds: Arc::new(bounds), wants_known_clients };
         let router = Router::new()
             .route("/json", post(should_rate_limit))
@@ -82,7 +53,7 @@ impl HttpFace {
                 (StatusCode::METHOD_NOT_ALLOWED, "use POST for /json, and GET for /healthcheck, /livez and /readyz\n")
             })
             .with_state(Arc::new(pages));
-        Self { router, answers }
+        Self { router, places }
     }
 
     pub(super) fn answer(
@@ -92,11 +63,14 @@ impl HttpFace {
     ) -> impl Future<Output = Response> + Send + use<> {
         request.extensions_mut().insert(client);
         let answering = self.router.clone().call(request);
-        let place = Arc::clone(&self.answers).try_acquire_owned();
+        let place = self.places.take();
         async move {
-            let Ok(place) = place else { return refuse_unread(Unread::Crowded) };
+            let place = match place {
+                Ok(place) => place,
+                Err(unread) => return refuse_unread(unread),
+            };
             let Ok(response) = answering.await;
-            response.map(|body| Body::new(Held { body, _place: place }))
+            response.map(|body| Body::new(Held::new(body, place)))
         }
     }
 }
@@ -149,7 +123,7 @@ async fn should_rate_limit(State(pages): State<Arc<Pages>>, request: axum::extra
             };
             let answer = answer(status, &json::write_response(&response));
             // Under way until it has been sent.
-            answer.map(|body| Body::new(Held { body, _place: under_way }))
+            answer.map(|body| Body::new(Held::new(body, under_way)))
         }
         Err(error @ AnswerError::Invalid(_)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
         Err(error @ AnswerError::Unavailable(_)) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
@@ -158,7 +132,7 @@ async fn should_rate_limit(State(pages): State<Arc<Pages>>, request: axum::extra
 
 fn refuse_unread(unread: Unread) -> Response {
     let status = match unread {
-        Unread::Crowded | Unread::Bytes => StatusCode::SERVICE_UNAVAILABLE,
+        Unread::Crowded | Unread::NoPlace | Unread::Bytes => StatusCode::SERVICE_UNAVAILABLE,
         Unread::Size => StatusCode::PAYLOAD_TOO_LARGE,
         Unread::Slow => StatusCode::REQUEST_TIMEOUT,
         Unread::Broken => StatusCode::BAD_REQUEST,

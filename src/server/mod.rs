@@ -9,10 +9,12 @@ mod decision_log;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod grpc;
+mod held;
 mod http;
 mod json;
 mod listen;
 mod metadata;
+mod places;
 mod reflection;
 mod response;
 mod signals;
@@ -164,8 +166,11 @@ impl PortTls {
     /// # Errors
     ///
     /// A text for people, which names the flag and the file.
-    pub fn load(settings: &ServeSettings) -> Result<Self, String> {
-        let load = |files: Option<_>| files.map(ServerTls::load).transpose().map(|tls| tls.map(Arc::new));
+    pub fn load(settings: &ServeSettings, clock: &Arc<Clock>) -> Result<Self, String> {
+        let load = |files: Option<_>| {
+            let tls = files.map(|files| ServerTls::load(files, Arc::clone(clock))).transpose();
+            tls.map(|tls| tls.map(Arc::new))
+        };
         Ok(Self { grpc: load(settings.grpc_tls.files())?, http: load(settings.http.files())? })
     }
 }
@@ -257,8 +262,12 @@ pub async fn serve(
     tokio::select! {
         biased;
         drained = tokio::time::timeout(for_requests, drained) => {
-            if drained.is_err() {
-                warn!("some connections did not end in the {for_requests:?} that --drain-timeout leaves; they are cut");
+            let left = ports.connections();
+            if drained.is_err() && left > 0 {
+                warn!(
+                    connections = left,
+                    "some connections did not end in the {for_requests:?} that --drain-timeout leaves; they are cut"
+                );
             }
         }
         again = signals.next() => warn!("{} once more: connections are cut", again.signal()),
@@ -294,6 +303,11 @@ impl Ports {
 
     fn all(&self) -> Vec<Arc<PortCounts>> {
         [&self.grpc, &self.http, &self.admin].map(Arc::clone).into()
+    }
+
+    /// How many connections there are.
+    fn connections(&self) -> u64 {
+        [&self.grpc, &self.http, &self.admin].iter().map(|port| port.connections.get()).sum()
     }
 }
 

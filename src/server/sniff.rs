@@ -1,16 +1,29 @@
-//! Tells what the first bytes of a connection are, where they are not what the port is for.
+//! Tells what the first bytes of a connection are: what the port is for, or something else.
 //!
-//! Without it such a connection just ends, and the usual mistakes, TLS to a plaintext port or the other way round, and a
-//! cluster in Envoy that was not set to HTTP/2, look like a network that does not work.
+//! Without it a connection with something else just ends, and the usual mistakes, TLS to a plaintext port or the other way
+//! round, and a cluster in Envoy that was not set to HTTP/2, look like a network that does not work.
 
-/// So many first bytes tell it.
-pub(super) const TELLING: usize = 16;
+/// How HTTP/2 begins: RFC 9113, section 3.4.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// So many first bytes tell everything.
+pub(super) const TELLING: usize = PREFACE.len();
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spoken {
     pub(super) has_tls: bool,
     pub(super) has_http_1: bool,
+}
+
+/// What the first bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// Too few to say.
+    Unclear,
+    /// What the port is for.
+    Right,
+    Wrong(Mistake),
 }
 
 /// What a client speaks that is not for the port.
@@ -22,26 +35,36 @@ pub(super) enum Mistake {
     Unknown,
 }
 
-impl Mistake {
-    pub(super) const ALL: [Self; 4] = [Self::Tls, Self::Plaintext, Self::Http1, Self::Unknown];
-
-    /// What the first bytes of a connection say that is wrong with it. Too few bytes say nothing.
-    pub(super) fn of(first: &[u8], spoken: Spoken) -> Option<Self> {
-        const PREFACE: &[u8] = b"PRI * HTTP/2.0";
-        let compared = first.len().min(PREFACE.len());
-        let is_http_2 = first[..compared] == PREFACE[..compared];
-        let begins_with = |byte: fn(&u8) -> bool| first.first().is_none_or(byte);
-        match spoken {
-            // A TLS record of the type handshake.
-            Spoken { has_tls: true, .. } if begins_with(|&byte| byte == 0x16) => None,
-            Spoken { has_tls: true, .. } if begins_with(u8::is_ascii_uppercase) => Some(Self::Plaintext),
-            Spoken { has_tls: true, .. } => Some(Self::Unknown),
-            _ if is_http_2 => None,
-            _ if matches!(first, [0x16, 0x03, ..] | [0x16]) => Some(Self::Tls),
-            Spoken { has_http_1, .. } if begins_with(u8::is_ascii_uppercase) => (!has_http_1).then_some(Self::Http1),
-            _ => Some(Self::Unknown),
+impl Spoken {
+    /// Looks at the first bytes of a connection to a port that speaks TLS.
+    pub(super) fn look_at_tls(first: &[u8]) -> Beginning {
+        match first {
+            [] => Beginning::Unclear,
+            // A record of the type handshake.
+            [0x16, ..] => Beginning::Right,
+            [b'A'..=b'Z', ..] => Beginning::Wrong(Mistake::Plaintext),
+            _ => Beginning::Wrong(Mistake::Unknown),
         }
     }
+
+    /// Looks at the first bytes of HTTP: within TLS, if that is spoken.
+    pub(super) fn look_at_http(self, first: &[u8]) -> Beginning {
+        let compared = first.len().min(TELLING);
+        if first[..compared] == PREFACE[..compared] {
+            return if compared == TELLING { Beginning::Right } else { Beginning::Unclear };
+        }
+        match first {
+            [0x16] if !self.has_tls => Beginning::Unclear,
+            [0x16, 0x03, ..] if !self.has_tls => Beginning::Wrong(Mistake::Tls),
+            [b'A'..=b'Z', ..] if self.has_http_1 => Beginning::Right,
+            [b'A'..=b'Z', ..] => Beginning::Wrong(Mistake::Http1),
+            _ => Beginning::Wrong(Mistake::Unknown),
+        }
+    }
+}
+
+impl Mistake {
+    pub(super) const ALL: [Self; 4] = [Self::Tls, Self::Plaintext, Self::Http1, Self::Unknown];
 
     /// What has happened on the port of this name, and what to do about it.
     pub(super) fn advice(self, port: &str) -> String {
@@ -69,35 +92,49 @@ impl Mistake {
 mod tests {
     use super::*;
 
-    const GRPC: Spoken = Spoken { has_tls: false, has_http_1: false };
-    const HTTP: Spoken = Spoken { has_tls: false, has_http_1: true };
-    const TLS: Spoken = Spoken { has_tls: true, has_http_1: true };
+    const HTTP_1: &[u8] = b"POST / HTTP/1.1\r\n";
+    const HELLO: &[u8] = &[0x16, 0x03, 0x01];
 
     #[test]
     fn the_usual_mistakes_are_told_apart() {
-        const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        const HTTP_1: &[u8] = b"POST / HTTP/1.1\r\n";
-        const HELLO: &[u8] = &[0x16, 0x03, 0x01];
-        for (spoken, first, mistake) in [
-            (GRPC, HTTP_2, None),
-            (GRPC, b"PRI", None),
-            // Too little to say.
-            (GRPC, b"P", None),
-            (GRPC, HTTP_1, Some(Mistake::Http1)),
-            (GRPC, HELLO, Some(Mistake::Tls)),
-            (GRPC, b"\0\0", Some(Mistake::Unknown)),
-            (HTTP, HTTP_2, None),
-            (HTTP, HTTP_1, None),
-            (HTTP, HELLO, Some(Mistake::Tls)),
-            (HTTP, b"\0\0", Some(Mistake::Unknown)),
-            (TLS, HELLO, None),
-            (TLS, &[0x16], None),
-            (TLS, HTTP_1, Some(Mistake::Plaintext)),
-            (TLS, HTTP_2, Some(Mistake::Plaintext)),
-            (TLS, b"\0\0", Some(Mistake::Unknown)),
+        use Beginning::{Right, Unclear, Wrong};
+        for (has_http_1, first, beginning) in [
+            (false, PREFACE.as_slice(), Right),
+            // All of it: a client that says less has asked for nothing.
+            (false, &PREFACE[..23], Unclear),
+            (false, b"P", Unclear),
+            (false, b"", Unclear),
+            (false, HTTP_1, Wrong(Mistake::Http1)),
+            (false, b"G", Wrong(Mistake::Http1)),
+            (false, HELLO, Wrong(Mistake::Tls)),
+            (false, b"\0\0", Wrong(Mistake::Unknown)),
+            (true, PREFACE, Right),
+            (true, HTTP_1, Right),
+            (true, b"P", Unclear),
+            (true, HELLO, Wrong(Mistake::Tls)),
+            (true, b"\0\0", Wrong(Mistake::Unknown)),
         ] {
-            assert_eq!(Mistake::of(first, spoken), mistake, "{first:?} where {spoken:?}");
+            let spoken = Spoken { has_tls: false, has_http_1 };
+            assert_eq!(spoken.look_at_http(first), beginning, "{first:?} where {spoken:?}");
         }
+    }
+
+    #[test]
+    fn within_tls_the_same_mistakes_are_told_apart() {
+        use Beginning::{Right, Unclear, Wrong};
+        for (first, beginning) in [
+            (b"".as_slice(), Unclear),
+            (HELLO, Right),
+            (&[0x16], Right),
+            (HTTP_1, Wrong(Mistake::Plaintext)),
+            (PREFACE, Wrong(Mistake::Plaintext)),
+            (b"\0\0", Wrong(Mistake::Unknown)),
+        ] {
+            assert_eq!(Spoken::look_at_tls(first), beginning, "{first:?}");
+        }
+        let spoken = Spoken { has_tls: true, has_http_1: false };
+        assert_eq!(spoken.look_at_http(HTTP_1), Wrong(Mistake::Http1));
+        assert_eq!(spoken.look_at_http(HELLO), Wrong(Mistake::Unknown), "there is TLS already");
     }
 
     #[test]

@@ -8,11 +8,12 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use prost::Message;
-use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
 use super::BoxError;
 use super::bounds::UnderWay;
+use super::held::Held;
+use super::places::Place;
 
 /// What precedes a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -29,7 +30,7 @@ pub(super) enum GrpcBody {
     /// There is nothing but the head.
     Empty,
     /// What tonic answers.
-    Other { body: tonic::body::Body, _place: OwnedSemaphorePermit },
+    Other(Held<tonic::body::Body, Place>),
 }
 
 /// Makes sure that a request is a call.
@@ -93,7 +94,7 @@ impl Body for GrpcBody {
                 }
             }),
             Self::Empty => Poll::Ready(None),
-            Self::Other { body, .. } => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Self::Other(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
 
@@ -101,7 +102,7 @@ impl Body for GrpcBody {
         match self {
             Self::Answer { has_ended, .. } => *has_ended,
             Self::Empty => true,
-            Self::Other { body, .. } => body.is_end_stream(),
+            Self::Other(body) => body.is_end_stream(),
         }
     }
 
@@ -109,7 +110,7 @@ impl Body for GrpcBody {
         match self {
             Self::Answer { .. } => SizeHint::default(),
             Self::Empty => SizeHint::with_exact(0),
-            Self::Other { body, .. } => body.size_hint(),
+            Self::Other(body) => body.size_hint(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command, ValueEnum, value_parser};
 use rustls::pki_types::ServerName;
 
@@ -324,7 +324,10 @@ where
     fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
         let Self(flag, read) = self;
         let told = |fault: &dyn Display| {
-            clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}: {fault}\n")).with_cmd(command)
+            let mut error =
+                clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}: {fault}\n")).with_cmd(command);
+            error.insert(ContextKind::InvalidArg, ContextValue::String((*flag).to_owned()));
+            error
         };
         let text = value.to_str().ok_or_else(|| told(&"it is not UTF-8"))?;
         read(text).map_err(|fault| told(&fault))

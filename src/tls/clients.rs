@@ -1,16 +1,19 @@
 //! Which clients are served, by the names in their certificates.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError};
+use rustls::{RootCertStore, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::FromDer;
+use x509_parser::prelude::{FromDer, X509Version};
 
+use crate::pem::PemFile;
 use crate::policy::Visible;
 
 /// A name in a certificate (a subject alternative name of RFC 5280): a DNS name, or a URI.
@@ -28,12 +31,22 @@ impl SubjectName {
     ///
     /// A text for people, when it can be neither.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("give a DNS name, such as envoy.example, or a URI, such as \
-                        spiffe://cluster.local/ns/edge/sa/envoy"
-                .to_owned());
+        const ADVICE: &str = "give a DNS name, such as envoy.example, or a URI, such as \
+                              spiffe://cluster.local/ns/edge/sa/envoy";
+        if text.contains('*') {
+            return Err(format!("names are compared as they are written, and a * stands for nothing else: {ADVICE}"));
         }
-        Ok(if text.contains("://") { Self::Uri(text.to_owned()) } else { Self::Dns(text.to_ascii_lowercase()) })
+        if text.contains("://") && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Ok(Self::Uri(text.to_owned()));
+        }
+        if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
+            return Err(format!("an IP address is no name that is compared: {ADVICE}"));
+        }
+        let is_in_names = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if text.is_empty() || !text.bytes().all(is_in_names) {
+            return Err(ADVICE.to_owned());
+        }
+        Ok(Self::Dns(text.to_ascii_lowercase()))
     }
 }
 
@@ -81,6 +94,15 @@ pub(super) fn names_of(certificate: &CertificateDer<'_>) -> Result<Vec<SubjectNa
             _ => None,
         })
         .collect())
+}
+
+/// The authorities in a file. Other certificates in it are left out: who has the key of one could sign for clients else.
+pub(super) fn authorities_of(file: &PemFile) -> Result<RootCertStore, String> {
+    file.authorities(|certificate| {
+        // The first version of certificates does not say whose they are.
+        X509Certificate::from_der(certificate)
+            .is_ok_and(|(_, certificate)| certificate.is_ca() || certificate.version() == X509Version::V1)
+    })
 }
 
 impl ClientCertVerifier for NamedClients {
@@ -154,8 +176,18 @@ mod tests {
         assert_eq!(SubjectName::parse("Envoy.Example"), Ok(SubjectName::Dns("envoy.example".to_owned())));
         let uri = "spiffe://cluster.local/ns/Edge/sa/envoy";
         assert_eq!(SubjectName::parse(uri), Ok(SubjectName::Uri(uri.to_owned())));
-        for text in ["", "two words", "ünïcode", "tab\t"] {
-            assert!(SubjectName::parse(text).unwrap_err().contains("spiffe://"), "{text:?}");
+        for text in ["", "two words", "ünïcode", "tab\t", "spiffe://two words", "urn:one"] {
+            assert!(SubjectName::parse(text).unwrap_err().starts_with("give a DNS name"), "{text:?}");
+        }
+        // These would be compared with nothing, and nobody would be served.
+        for (text, why) in [
+            ("10.0.0.1", "an IP address is no name"),
+            ("::1", "an IP address is no name"),
+            ("[::1]", "an IP address is no name"),
+            ("*.envoy.example", "a * stands for nothing"),
+            ("spiffe://cluster.local/*", "a * stands for nothing"),
+        ] {
+            assert!(SubjectName::parse(text).unwrap_err().contains(why), "{text:?}");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use rustls::pki_types::CertificateDer;
 
 use super::clients::{SubjectName, names_of};
-use super::{Contents, TlsFiles, end_of};
+use super::validity::Validity;
+use super::{Contents, TlsFiles};
 use crate::fuzzing::assert_printable;
 use crate::pem::PemFile;
 
@@ -32,7 +33,7 @@ pub fn tls_files(bytes: &[u8]) {
     }
 
     let certificate = CertificateDer::from(bytes);
-    if let Err(error) = end_of(&certificate) {
+    if let Err(error) = Validity::of(&certificate) {
         assert_printable(&error);
     }
     for name in names_of(&certificate).into_iter().flatten() {

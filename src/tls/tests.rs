@@ -40,9 +40,13 @@ impl Folder {
     }
 
     fn fault(&self, files: TlsFiles) -> String {
-        let fault = ServerTls::load(files).unwrap_err();
+        let fault = load(files).unwrap_err();
         fault.replace(self.folder.path().to_str().unwrap(), "FOLDER")
     }
+}
+
+fn load(files: TlsFiles) -> Result<ServerTls, String> {
+    ServerTls::load(files, Arc::new(Clock::start()))
 }
 
 /// A certificate and its key.
@@ -67,14 +71,34 @@ fn faults_name_the_flag_and_the_file() {
     assert_eq!(fault, "--grpc-tls-key: FOLDER/crt: it holds no private key in the PEM format");
     let fault = folder.fault(TlsFiles { client_authorities: Some(nowhere("key")), ..files.clone() });
     assert_eq!(fault, "--grpc-tls-client-ca: FOLDER/key: it holds no certificate in the PEM format");
+    let fault = folder.fault(TlsFiles { client_authorities: Some(nowhere("crt")), ..files.clone() });
+    assert!(
+        fault.starts_with("--grpc-tls-client-ca: FOLDER/crt: it holds certificates, and none of an authority"),
+        "{fault}"
+    );
+    folder.write("key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+    let fault = folder.fault(files.clone());
+    assert!(fault.starts_with("--grpc-tls-key: FOLDER/key: its key is none that can be used"), "{fault}");
     folder.write("key", &identity().1);
-    assert_eq!(folder.fault(files), "--grpc-tls-key: FOLDER/key: it is not the key of FOLDER/crt");
+    let fault = folder.fault(files);
+    assert!(fault.starts_with("--grpc-tls-key: FOLDER/key: it is not the key of FOLDER/crt"), "{fault}");
+}
+
+#[test]
+fn a_chain_begins_with_the_certificate_of_the_key() {
+    let folder = Folder::new();
+    let (own, other) = (fs::read_to_string(folder.path("crt")).unwrap(), identity().0);
+    folder.write("crt", &format!("{own}{other}"));
+    assert!(load(folder.files()).is_ok());
+    folder.write("crt", &format!("{other}{own}"));
+    let fault = folder.fault(folder.files());
+    assert!(fault.starts_with("--grpc-tls-cert: FOLDER/crt: its certificates are in the wrong order"), "{fault}");
 }
 
 #[test]
 fn what_has_changed_is_taken_when_it_is_whole() {
     let folder = Folder::new();
-    let tls = ServerTls::load(folder.files()).unwrap();
+    let tls = load(folder.files()).unwrap();
     let first = tls.config();
     tls.look();
     assert!(Arc::ptr_eq(&tls.config(), &first), "nothing has changed");
@@ -96,7 +120,7 @@ fn what_has_changed_is_taken_when_it_is_whole() {
 #[test]
 fn what_is_mended_to_what_it_was_is_no_fault_any_more() {
     let folder = Folder::new();
-    let tls = ServerTls::load(folder.files()).unwrap();
+    let tls = load(folder.files()).unwrap();
     let certificate = fs::read_to_string(folder.path("crt")).unwrap();
     folder.write("crt", &certificate[..certificate.len() / 2]);
     tls.look();
@@ -114,5 +138,5 @@ fn the_end_of_the_certificate_is_known() {
     params.not_after = rcgen::date_time_ymd(2100, 1, 1);
     folder.write("crt", &params.self_signed(&key).unwrap().pem());
     folder.write("key", &key.serialize_pem());
-    assert_eq!(ServerTls::load(folder.files()).unwrap().expires(), 4_102_444_800);
+    assert_eq!(load(folder.files()).unwrap().expires(), 4_102_444_800);
 }

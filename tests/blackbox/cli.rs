@@ -3,9 +3,10 @@
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::harness::{
@@ -70,6 +71,66 @@ fn a_value_that_a_flag_cannot_have_is_refused_with_the_name_of_the_flag() {
         assert_eq!(output.status.code(), Some(2), "{flag}: {}", printed(&output));
         assert!(printed(&output).contains(flag) && printed(&output).contains(value), "{}", printed(&output));
     }
+}
+
+#[test]
+fn a_value_that_comes_from_a_variable_is_refused_with_its_name() {
+    let refused = |variable: &str, value: &str, flags: &[&str]| {
+        let output = command().arg("serve").args(flags).env(variable, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        printed(&output)
+    };
+    for (variable, value) in [
+        ("COMPORTA_DRAIN_TIMEOUT", "soon"),
+        ("COMPORTA_SHADOW_MODE", "maybe"),
+        ("COMPORTA_FAILURE_MODE", "shut"),
+        // Whose value is not shown.
+        ("COMPORTA_REDIS_URL", "http://secret"),
+    ] {
+        let told = refused(variable, value, &[]);
+        assert!(told.contains(&format!("The value is that of the environment variable {variable}.")), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+    let told = refused("COMPORTA_DRAIN_TIMEOUT", "5s", &["--drain-timeout=soon"]);
+    assert!(told.contains("--drain-timeout") && !told.contains("variable"), "{told}");
+}
+
+#[test]
+fn what_has_no_effect_is_told_at_the_start() {
+    let setup = Setup::new(ONE_A_DAY).flags(["--replicas=3"]);
+    let setup = setup.environment([("COMPORTA_REDIS_URI", "redis://secret"), ("COMPORTA_SERVICE_HOST", "10.0.0.1")]);
+    let comporta = setup.start();
+    let log = comporta.log();
+    let warnings: Vec<_> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    assert_eq!(warnings.len(), 2, "{log}");
+    assert!(warnings[0].contains("without --redis-url these have no effect: --replicas"), "{log}");
+    assert!(warnings[1].contains("COMPORTA_REDIS_URI (is COMPORTA_REDIS_URL meant?)"), "{log}");
+    assert!(!log.contains("secret"), "{log}");
+}
+
+/// It may have no end, and nothing may ever come from it.
+#[test]
+fn a_pipe_among_the_policies_is_passed_over_and_told_once() {
+    let setup = Setup::with_files([("policy.yaml", ONE_A_DAY), ("other.txt", "")]);
+    let make_pipe = |name: &str| {
+        let pipe = setup.policy_path().join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        pipe.display().to_string()
+    };
+    let pipe = make_pipe("pipe.yaml");
+    make_pipe("pipe.txt");
+    let told = format!("{pipe} is no regular file, and is passed over");
+    let check = run_anywhere(["check", setup.policy_path().to_str().unwrap()]);
+    assert!(check.status.success() && printed(&check).contains(&told), "{}", printed(&check));
+    assert!(!printed(&check).contains("pipe.txt"), "{}", printed(&check));
+
+    let comporta = setup.start();
+    assert!(comporta.log().contains(&told), "{}", comporta.log());
+    let later = format!("{} is no regular file, and is passed over", make_pipe("later.yaml"));
+    wait_for("the new one to be told", || comporta.log().contains(&later).then_some(()));
+    comporta.signal(Signal::HUP);
+    wait_for("another look", || comporta.log().contains("has not changed").then_some(()));
+    assert_eq!((comporta.log().matches(&told).count(), comporta.log().matches(&later).count()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::grpc::{ask, code, request, was_never_begun};
+use crate::harness::grpc::{ask, call_without_end, code, request, was_never_begun};
 use crate::harness::{Comporta, PATIENCE, Redis, Setup, http, wait_for};
 
 const POLICY: &str = "{domain: d, descriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 1000000}}]}";
@@ -110,13 +110,52 @@ fn a_client_that_does_not_answer_to_pings_is_cut() {
     wait_for("it to be cut", || (connections(&comporta, "grpc") == 0).then_some(()));
 }
 
+/// It says a word of a request from time to time, and an answer to a ping cannot come within it.
 #[test]
-fn whoever_says_nothing_is_let_go_and_counted() {
+fn a_client_that_never_comes_to_the_end_of_a_frame_is_cut() {
+    // The head of a request in two frames, the second of 100 bytes: it never comes to its end.
+    const HEAD: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83\0\0\x64\x09\x04\0\0\0\x01";
+    // The beginning of a frame that is as long as it may be, and ignored, because it is of no known type.
+    const UNKNOWN: &[u8] = b"\0\x40\0\x7f\0\0\0\0\0";
+    let (_setup, comporta) = start([
+        "--keepalive-interval=200ms",
+        "--keepalive-timeout=200ms",
+        "--idle-timeout=0",
+        "--max-connection-age=0",
+    ]);
+    for frame in [HEAD, UNKNOWN] {
+        let mut slow = connect(comporta.addresses.grpc);
+        slow.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        slow.write_all(frame).unwrap();
+        wait_for("it to be cut", || slow.write_all(b"\0").is_err().then_some(()));
+    }
+}
+
+#[test]
+fn whoever_says_nothing_or_too_little_is_let_go_and_counted() {
     let (_setup, comporta) = start([]);
     let begin = Instant::now();
-    wait_for_end(connect(comporta.addresses.grpc));
-    assert!(begin.elapsed() >= Duration::from_secs(9), "too soon: {:?}", begin.elapsed());
-    assert_eq!(comporta.metric(r#"comporta_connections_refused_total{port="grpc",reason="silent"}"#), Some(1));
+    let say = |address, words: &[u8]| {
+        let mut stream = connect(address);
+        stream.write_all(words).unwrap();
+        stream
+    };
+    let address = comporta.addresses.grpc;
+    let quiet = [
+        say(address, b""),
+        say(address, b"P"),
+        say(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r"),
+        say(comporta.addresses.http, b"P"),
+    ];
+    for stream in quiet {
+        wait_for_end(stream);
+        let lived = begin.elapsed();
+        assert!((Duration::from_secs(9)..Duration::from_secs(14)).contains(&lived), "it lived for {lived:?}");
+    }
+    for (port, count) in [("grpc", 3), ("http", 1)] {
+        let name = format!(r#"comporta_connections_refused_total{{port="{port}",reason="silent"}}"#);
+        assert_eq!(comporta.metric(&name), Some(count), "{port}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,6 +210,30 @@ async fn beyond_the_requests_that_may_be_under_way_all_are_refused_at_once() {
     assert_eq!(under_way(), 0);
     assert_eq!(comporta.metric(r#"comporta_requests_refused_total{port="grpc",reason="crowded"}"#), Some(20));
     assert_eq!(code(&mut client, ["k=other"]).await, Code::Ok);
+}
+
+/// Requests to health and reflection have places of their own, and no longer to arrive than others.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_no_calls_are_bounded_and_counted_too() {
+    const PLACES: usize = 1_000;
+    let (_setup, comporta) = start([]);
+    let slow = tokio::spawn(call_without_end(comporta.channel(), "/grpc.health.v1.Health/Check"));
+    let mut health = HealthClient::new(comporta.channel());
+    let mut watching = Vec::new();
+    let refusal = loop {
+        match health.watch(HealthCheckRequest::default()).await {
+            Ok(watch) => watching.push(watch),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!((PLACES - 1..=PLACES).contains(&watching.len()), "{} watch", watching.len());
+    assert_eq!(refusal.code(), tonic::Code::ResourceExhausted, "{refusal:?}");
+    assert_eq!(code(&mut comporta.client(), ["k=v"]).await, Code::Ok, "calls are answered");
+    assert_eq!(slow.await.unwrap().code(), tonic::Code::DeadlineExceeded);
+    for (reason, count) in [("crowded", 1), ("slow", 1)] {
+        let name = format!(r#"comporta_requests_refused_total{{port="grpc",reason="{reason}"}}"#);
+        assert_eq!(comporta.metric(&name), Some(count), "{reason}");
+    }
 }
 
 #[test]

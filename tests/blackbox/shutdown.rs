@@ -12,7 +12,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::grpc::{ask, code, request, was_never_begun};
+use crate::harness::grpc::{ask, call_without_end, code, request, was_never_begun};
 use crate::harness::{Comporta, Setup, http, wait_for};
 
 const POLICY: &str = "{domain: d, descriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 1000000}}]}";
@@ -44,17 +44,20 @@ async fn health_is_withdrawn_before_connections_are_closed() {
 async fn readiness_is_withdrawn_while_connections_are_still_open() {
     let setup = Setup::new(POLICY).flags(["--drain-timeout", "5"]);
     let mut comporta = setup.start();
-    // It has said that it speaks HTTP/2, and not yet what it wants.
-    let mut connection = TcpStream::connect(comporta.addresses.grpc).unwrap();
-    connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-    assert!(connection.read(&mut [0; 64]).unwrap() > 0, "it is greeted");
+    // A request that is still arriving.
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let waits = tokio::spawn(call_without_end(comporta.channel(), path));
+    wait_for("the request to be under way", || {
+        (comporta.metric("comporta_requests_under_way{port=\"grpc\"}")? == 1).then_some(())
+    });
 
     comporta.signal(Signal::TERM);
     let probe = || http::get(comporta.addresses.http, "/readyz").map(|response| response.status);
     wait_for("readiness to be withdrawn", || (probe().ok()? == 503).then_some(()));
     assert_eq!(probe().ok(), Some(503), "probes are answered as long as calls are");
-    assert!(comporta.is_running(), "a connection is still open");
-    drop(connection);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(comporta.is_running(), "a request is under way");
+    waits.abort();
     assert_eq!(comporta.wait_for_exit().code(), Some(0));
 }
 
@@ -135,6 +138,58 @@ async fn clients_that_hold_idle_connections_cannot_keep_it_from_ending() {
     comporta.signal(Signal::TERM);
     assert_eq!(comporta.wait_for_exit().code(), Some(0));
     drop((watch, health, idle, silent, kept_alive));
+}
+
+/// They ask nothing, and do not answer to being told to go, as peers that are gone.
+#[test]
+fn clients_that_do_not_go_are_cut_when_nothing_has_been_under_way_for_a_second() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let (_setup, mut comporta) = Comporta::with_policy(POLICY);
+    let addresses = comporta.addresses;
+    let say = |address, words: &[u8]| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(words).unwrap();
+        stream
+    };
+    let mut greeted = say(addresses.grpc, PREFACE);
+    assert!(greeted.read(&mut [0; 64]).unwrap() > 0, "it is greeted");
+    let settings = say(addresses.grpc, &[PREFACE, b"\0\0\0\x04\0\0\0\0\0"].concat());
+    let unclear = say(addresses.grpc, b"P");
+    let half_a_head = say(addresses.http, b"GET /livez HTTP/1.1\r\nhost:");
+    let operator = say(addresses.admin, b"G");
+    wait_for("all to be there", || {
+        let there = |port| comporta.metric(&format!("comporta_connections{{port=\"{port}\"}}"));
+        (there("grpc")? == 3 && there("http")? == 1).then_some(())
+    });
+
+    let begin = Instant::now();
+    comporta.signal(Signal::TERM);
+    assert_eq!(comporta.wait_for_exit().code(), Some(0));
+    let time = begin.elapsed();
+    // One second and a quarter for gRPC, and the same for HTTP; they had seven.
+    assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&time), "it took {time:?}");
+    assert!(!comporta.log().contains("WARN"), "{}", comporta.log());
+    drop((greeted, settings, unclear, half_a_head, operator));
+}
+
+#[test]
+fn without_time_to_drain_it_warns_of_connections_only_if_there_are_some() {
+    for has_some in [false, true] {
+        let setup = Setup::new(POLICY).flags(["--drain-timeout=0"]);
+        let mut comporta = setup.start();
+        let some = has_some.then(|| {
+            let mut waits = TcpStream::connect(comporta.addresses.http).unwrap();
+            waits.write_all(b"POST /json HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").unwrap();
+            waits
+        });
+        // Those that asked whether it is ready have gone.
+        let count = || comporta.metric("comporta_connections{port=\"http\"}");
+        wait_for("it alone to be there", || (count()? == u64::from(has_some)).then_some(()));
+        comporta.signal(Signal::TERM);
+        assert_eq!(comporta.wait_for_exit().code(), Some(0));
+        assert_eq!(comporta.log().contains("they are cut"), has_some, "{}", comporta.log());
+        drop(some);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,6 +164,48 @@ fn files_that_make_no_sense_are_told_and_nothing_is_served() {
     assert!(comporta.log().contains(&told), "{}", comporta.log());
 }
 
+#[test]
+fn a_certificate_of_ours_that_is_not_good_is_told_once_each_time() {
+    let secured = Secured::new("grpc", []);
+    let good = fs::read(&secured.identity.certificate).unwrap();
+    let good_key = fs::read(&secured.identity.key).unwrap();
+    let expired = secured.authority.issue_expired("localhost");
+    let expire = || {
+        fs::copy(&expired.key, &secured.identity.key).unwrap();
+        fs::copy(&expired.certificate, &secured.identity.certificate).unwrap();
+    };
+    expire();
+    let comporta = secured.setup.start();
+    let certificate = secured.identity.certificate.display();
+    let told = format!("--grpc-tls-cert: {certificate}: it ended on 2021-01-01 00:00 UTC, and clients refuse it");
+    let times = || comporta.log().lines().filter(|line| line.contains(" WARN ") && line.contains(&told)).count();
+    assert_eq!(times(), 1, "{}", comporta.log());
+    let loads = || comporta.metric(r#"comporta_tls_loads_total{port="grpc",outcome="ok"}"#);
+    fs::write(&secured.identity.key, good_key).unwrap();
+    fs::write(&secured.identity.certificate, good).unwrap();
+    wait_for("the good one to be taken", || (loads() == Some(2)).then_some(()));
+    assert!(secured.connect(comporta.addresses.grpc, None).is_ok());
+    expire();
+    wait_for("the other to be told again", || (times() == 2).then_some(()));
+}
+
+#[test]
+fn healthcheck_looks_at_the_files_that_it_is_given_when_nobody_answers() {
+    let healthcheck = |certificate: &Path, key: &Path| {
+        let mut healthcheck = command();
+        healthcheck.arg("healthcheck").arg(format!("--http-addr={}", free_address()));
+        let output =
+            healthcheck.arg("--http-tls-cert").arg(certificate).arg("--http-tls-key").arg(key).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let identity = Authority::new().issue("localhost");
+    let told = healthcheck(Path::new("/nowhere/tls.crt"), &identity.key);
+    assert!(told.contains("error: --http-tls-cert: /nowhere/tls.crt: No such file"), "{told}");
+    let told = healthcheck(&identity.certificate, &identity.key);
+    assert!(told.starts_with("error: nobody answers on"), "{told}");
+}
+
 /// Certificates are exchanged a few times, each file by itself, while clients of all kinds ask.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_change_under_load_and_no_request_fails() {
@@ -234,17 +276,32 @@ fn where_clients_show_certificates_no_session_is_resumed() {
     }
 }
 
-/// Whoever connects to a port with TLS and says nothing is let go.
+/// Whoever connects to a port with TLS and says nothing is let go, and so is who agrees on TLS and says nothing then.
 #[test]
-fn a_client_that_never_shakes_hands_is_let_go() {
+fn a_client_that_never_shakes_hands_or_asks_nothing_then_is_let_go() {
     let secured = Secured::new("grpc", []);
     let comporta = secured.setup.start();
     let mut silent = TcpStream::connect(comporta.addresses.grpc).unwrap();
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     // The beginning of a handshake, and no more.
     io::Write::write_all(&mut silent, &[0x16, 0x03, 0x01]).unwrap();
+    let mut agreed = secured.connect(comporta.addresses.grpc, None).unwrap();
     assert!(matches!(io::Read::read(&mut silent, &mut [0]), Ok(0) | Err(_)), "it is cut");
+    let end = agreed.first_byte().expect_err("nothing is said to it");
+    assert!(!matches!(end.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "it is cut: {end}");
     let refused = comporta.metric(r#"comporta_connections_refused_total{port="grpc",reason="silent"}"#);
+    assert_eq!(refused, Some(2));
+}
+
+#[test]
+fn http_1_within_tls_is_told_as_it_is_without() {
+    let secured = Secured::new("grpc", []);
+    let comporta = secured.setup.start();
+    let mut mistaken = secured.connect(comporta.addresses.grpc, None).unwrap();
+    mistaken.say(b"POST /json HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert!(mistaken.first_byte().is_err(), "it is not answered");
+    wait_for("the log to tell", || comporta.log().contains("speaks HTTP/1 to the gRPC port").then_some(()));
+    let refused = comporta.metric(r#"comporta_connections_refused_total{port="grpc",reason="protocol"}"#);
     assert_eq!(refused, Some(1));
 }
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use crate::pem::{PemFile, about};
+use crate::pem::{PairFault, PemFile, pair};
 
 /// How TLS is spoken with the servers. The files are in the PEM format.
 #[derive(Clone, Debug, Default)]
@@ -26,25 +27,25 @@ impl TlsSettings {
         let authorities = match &self.authorities {
             Some(file) => {
                 let file = PemFile::read(file);
-                file.and_then(|file| file.authorities()).map_err(|error| format!("--redis-tls-ca: {error}"))?
+                file.and_then(|file| file.authorities(|_| true)).map_err(|error| format!("--redis-tls-ca: {error}"))?
             }
             None => authorities_of_machine()?,
         };
-        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .with_root_certificates(authorities);
         let Some((certificate, key)) = &self.identity else { return Ok(config.with_no_client_auth()) };
-        let chain = PemFile::read(certificate).and_then(|file| file.certificates());
-        let chain = chain.map_err(|error| format!("--redis-tls-cert: {error}"))?;
-        let of_key = |cause: String| format!("--redis-tls-key: {cause}");
-        let private = PemFile::read(key).and_then(|file| file.key()).map_err(of_key)?;
-        config.with_client_auth_cert(chain, private).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                of_key(about(key, format_args!("it is not the key of {}", certificate.display())))
-            }
-            other => format!("--redis-tls-cert: {}", about(certificate, other)),
-        })
+        let of_certificate = |fault: String| format!("--redis-tls-cert: {fault}");
+        let of_key = |fault: String| format!("--redis-tls-key: {fault}");
+        let certificate = PemFile::read(certificate).map_err(of_certificate)?;
+        let key = PemFile::read(key).map_err(of_key)?;
+        let certified = pair(&certificate, &key, &provider).map_err(|fault| match fault {
+            PairFault::Certificate(fault) => of_certificate(fault),
+            PairFault::Key(fault) => of_key(fault),
+        })?;
+        Ok(config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))))
     }
 }
 

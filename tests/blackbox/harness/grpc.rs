@@ -7,6 +7,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{Struct, Value};
 use tonic::Status;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 
 pub(crate) type Client = RateLimitServiceClient<Channel>;
@@ -36,6 +37,15 @@ pub(crate) async fn ask(client: &mut Client, request: RateLimitRequest) -> Resul
     let mut request = tonic::Request::new(request);
     request.set_timeout(super::PATIENCE);
     client.should_rate_limit(request).await.map(tonic::Response::into_inner)
+}
+
+/// Calls a method, and never sends the message.
+pub(crate) async fn call_without_end(channel: Channel, path: &'static str) -> Status {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.expect("a connection");
+    let codec = tonic_prost::ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
+    let messages = tonic::Request::new(tokio_stream::pending());
+    client.client_streaming(messages, PathAndQuery::from_static(path), codec).await.expect_err("no answer")
 }
 
 /// The overall code of one hit on each descriptor of domain `d`.

@@ -47,9 +47,13 @@ impl TlsStream {
         Ok(Self(stream))
     }
 
+    pub(crate) fn say(&mut self, words: &[u8]) {
+        self.0.write_all(words).unwrap();
+    }
+
     /// Begins to speak HTTP/2, and hears what the server says first.
     pub(crate) fn greet_in_http_2(&mut self) {
-        self.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        self.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
         self.0.read_exact(&mut [0; 9]).unwrap();
     }
 

@@ -1,0 +1,58 @@
+use http_body_util::Full;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::time::sleep;
+
+use super::*;
+use crate::settings::ConnectionSettings;
+
+fn settings() -> ConnectionSettings {
+    ConnectionSettings {
+        max_connection_age: Duration::ZERO,
+        max_connection_age_grace: Duration::ZERO,
+        idle_timeout: Duration::ZERO,
+        keepalive_interval: Duration::ZERO,
+        keepalive_timeout: Duration::ZERO,
+        max_connections: 1,
+        max_concurrent_streams: 1,
+        max_requests: 1,
+        max_request_bytes: 1,
+    }
+}
+
+/// Serves one connection of a port on which HTTP/1 is spoken, and returns the client's end of it.
+fn serve() -> tokio::io::DuplexStream {
+    let port = Port::new("HTTP", true, &settings(), &PortCounts::new("http", None), &Arc::new(Clock::start()));
+    let (client, server) = duplex(1024);
+    tokio::spawn(async move {
+        let opened = open(server, port.spoken).await.unwrap();
+        let answer = |_, _| async { Response::new(Full::new(Bytes::from_static(b"well"))) };
+        let (_stop, stop) = watch::channel(false);
+        converse(&port, opened, Client { is_known: false }, answer, stop).await;
+    });
+    client
+}
+
+#[tokio::test]
+async fn what_was_read_to_see_what_is_spoken_is_not_lost() {
+    let mut client = serve();
+    for byte in b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n" {
+        client.write_all(&[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well"), "{answer:?}");
+}
+
+/// A head has a minute from its first byte, however often something comes.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_drips_does_not_keep_a_connection() {
+    let mut client = serve();
+    let begin = Instant::now();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
+    while client.write_all(b"x").await.is_ok() {
+        sleep(Duration::from_secs(1)).await;
+        assert!(begin.elapsed() < 2 * HTTP_1_HEAD, "it is kept");
+    }
+    assert!(begin.elapsed() >= HTTP_1_HEAD, "it had {:?}", begin.elapsed());
+}

@@ -39,7 +39,7 @@ use comporta::server::BoxError;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const PARTS: [&str; 8] = ["traffic", "keys", "usage", "units", "little", "settings", "redis", "cluster"];
+const PARTS: [&str; 9] = ["traffic", "keys", "usage", "units", "little", "settings", "million", "redis", "cluster"];
 
 #[derive(Debug, Parser)]
 struct Arguments {

@@ -22,7 +22,7 @@ const REPLICAS: [usize; 3] = [1, 4, 16];
 const FAR: f64 = 10.0;
 
 pub(crate) fn groups() -> Result<Vec<Group>, BoxError> {
-    Ok(vec![traffic()?, keys()?, usage()?, units()?, little()?, settings()?])
+    Ok(vec![traffic()?, keys()?, usage()?, units()?, little()?, settings()?, million()?])
 }
 
 fn traffic() -> Result<Group, BoxError> {
@@ -114,6 +114,28 @@ fn settings() -> Result<Group, BoxError> {
     }
     let title = "Lease settings: 1,000 decisions a second on one key, half of the limit";
     Ok(Group { name: "settings", title, scenes: on(&[4], scenes) })
+}
+
+/// Keys know nothing of each other, so a hundred times as many keys make a hundred times as many calls.
+fn million() -> Result<Group, BoxError> {
+    let mut scenes = Vec::new();
+    for (keys, unit, room) in [
+        (10, Unit::Second, 2.0),
+        (10, Unit::Minute, 2.0),
+        (1_000, Unit::Second, 2.0),
+        (1_000, Unit::Minute, 2.0),
+        (1_000, Unit::Hour, 2.0),
+        (1_000, Unit::Minute, 0.5),
+        (10_000, Unit::Minute, 2.0),
+        (10_000, Unit::Hour, 2.0),
+    ] {
+        let is_used_up = room < 1.0;
+        let what = if is_used_up { "all used up, half is refused" } else { "half is used" };
+        let label = format!("{} keys, by the {}, {what}", count(100 * keys), unit.name());
+        scenes.push((label, Scene { begins_used_up: is_used_up, ..scene(10_000.0, keys, room, unit)? }));
+    }
+    let title = "A million decisions a second: a hundredth of the traffic, and of the keys, was played";
+    Ok(Group { name: "million", title, scenes: on(&[4, 8, 16], scenes) })
 }
 
 /// With so many keys that are asked alike, and limits with room for so many times what each is asked for.

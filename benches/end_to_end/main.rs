@@ -10,12 +10,16 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
+#[path = "../fixture/busy_times.rs"]
+mod busy_times;
 mod cases;
 mod compare;
 mod figures;
 mod load;
 mod null_server;
+#[path = "../fixture/pacer.rs"]
 mod pacer;
+#[path = "../fixture/process.rs"]
 mod process;
 mod processors;
 mod rival;

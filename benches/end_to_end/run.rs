@@ -8,7 +8,7 @@ use super::cases::Case;
 use super::figures::Figures;
 use super::load::Client;
 use super::rival::{Rival, Servers};
-use super::usage::Usage;
+use super::usage::{Usage, peak_memory};
 
 /// How long a server is asked before it is measured.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ impl Runs {
             p50: percentile(50.0),
             p99: percentile(99.0),
             p999: percentile(99.9),
-            peak_memory: server.process.peak_memory()?,
+            peak_memory: peak_memory(server.process.id()?)?,
             store_seconds: spent.store.map(|seconds| seconds * 1e6 / answers),
             others: spent_in_all.others / (busiest.seconds + paced.seconds),
         })

@@ -1,11 +1,9 @@
 //! Who has kept the processors busy, and for how long.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
 use comporta::server::BoxError;
-use procfs::{CurrentSI, KernelStats, process};
+use procfs::process::Process;
 
+use super::busy_times::{BusyTimes, machine_seconds};
 use super::rival::Running;
 
 /// What Linux has counted up to a moment.
@@ -32,7 +30,7 @@ impl Usage {
         Ok(Self {
             server: BusyTimes::of(running.process.id()?)?,
             store: running.store.as_ref().map(|store| BusyTimes::of(store.id()?)).transpose()?,
-            load: BusyTimes::of(process::Process::myself()?.pid)?,
+            load: BusyTimes::of_myself()?,
             machine: machine_seconds()?,
         })
     }
@@ -46,33 +44,10 @@ impl Usage {
     }
 }
 
-/// Time that each thread of a process has run, in nanoseconds, by the thread's number.
-#[derive(Debug)]
-struct BusyTimes(HashMap<i32, u64>);
-
-impl BusyTimes {
-    fn of(process: i32) -> Result<Self, BoxError> {
-        let mut times = HashMap::new();
-        for task in process::Process::new(process)?.tasks()? {
-            let task = task?;
-            // A thread may have ended meanwhile.
-            if let Ok(statistics) = task.schedstat() {
-                times.insert(task.tid, statistics.sum_exec_runtime);
-            }
-        }
-        Ok(Self(times))
-    }
-
-    /// What a thread did that has ended meanwhile is missing.
-    fn seconds_since(&self, earlier: &Self) -> f64 {
-        let more = self.0.iter().map(|(thread, time)| time - earlier.0.get(thread).unwrap_or(&0));
-        Duration::from_nanos(more.sum()).as_secs_f64()
-    }
-}
-
-fn machine_seconds() -> Result<f64, BoxError> {
-    let total = KernelStats::current()?.total;
-    let ticks = total.user + total.nice + total.system + total.irq.unwrap_or(0) + total.softirq.unwrap_or(0);
+/// The most memory that a process has had resident, in MB of a million bytes.
+pub(crate) fn peak_memory(process: i32) -> Result<f64, BoxError> {
+    let kilobytes =
+        Process::new(process)?.status()?.vmhwm.ok_or("the kernel does not tell the peak of resident memory")?;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    Ok(ticks as f64 / procfs::ticks_per_second() as f64)
+    Ok(kilobytes as f64 * 1024.0 / 1e6)
 }

@@ -30,7 +30,8 @@ pub(super) fn warnings(
     told: &ArgMatches,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<String> {
-    let without_redis = idle_without_redis(told).map(|flags| format!("without --redis-url these have no effect: {flags}"));
+    let without_redis =
+        idle_without_redis(told).map(|flags| format!("without --redis-url these have no effect: {flags}"));
     let unknown = unknown_variables(serve, environment);
     let unknown =
         unknown.map(|names| format!("no setting has the name of these variables, so they have no effect: {names}"));

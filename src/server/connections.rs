@@ -1,5 +1,6 @@
 //! The connections of a port: how they are accepted, and how many there may be.
 
+mod attention;
 mod in_place;
 mod lifetime;
 mod opening;
@@ -7,6 +8,7 @@ mod traffic;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -27,7 +29,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
 
-use self::in_place::InPlace;
+use self::in_place::{Begun, InPlace};
 use self::lifetime::{Due, Lifetime};
 use self::opening::{Opened, Unopened, open, open_tls};
 use super::held::Held;
@@ -46,9 +48,16 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long an HTTP/1 client may take to send the head of a request, and how long its connection is kept for the next.
 const HTTP_1_HEAD: Duration = Duration::from_secs(60);
 
-/// How much of its requests a connection may send before we have read them, in bytes: what each may make us hold. It is
-/// what HTTP/2 begins with.
-const WINDOW: u32 = 65_535;
+/// How much of a request a client may send before we have read any of it, in bytes. It is what HTTP/2 begins with.
+const STREAM_WINDOW: u32 = 65_535;
+
+/// The same for a connection, for each request that may be under way on it. h2 takes a client for a hostile one that sends
+/// many small parts of requests before they are read: 256 bytes are counted for each, and half of the window is how many may
+/// be (its `DataFrameBudget`). A burst of honest requests must not look like that.
+const CONNECTION_WINDOW_FOR_EACH: u32 = 512;
+
+/// The largest window of HTTP/2: RFC 9113, section 6.9.1.
+const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
 /// The longest head of an HTTP/1 request, in bytes.
 const HTTP_1_BUFFER: usize = 64 << 10;
@@ -64,7 +73,6 @@ pub(super) struct Port {
     /// For people, such as `gRPC`.
     pub(super) name: &'static str,
     spoken: Spoken,
-    builder: Builder<InPlace>,
     settings: ConnectionSettings,
     counts: Arc<PortCounts>,
     clock: Arc<Clock>,
@@ -101,29 +109,37 @@ impl Port {
         counts: &Arc<PortCounts>,
         clock: &Arc<Clock>,
     ) -> Self {
-        let mut builder = Builder::new(InPlace);
-        if !has_http_1 {
-            builder = builder.http2_only();
-        }
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HTTP_1_HEAD).max_buf_size(HTTP_1_BUFFER);
-        let ping = Some(settings.keepalive_interval).filter(|interval| !interval.is_zero());
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(ping)
-            .keep_alive_timeout(settings.keepalive_timeout)
-            .max_concurrent_streams(settings.max_concurrent_streams)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
         Self {
             name,
             spoken: Spoken { has_tls: counts.tls.is_some(), has_http_1 },
-            builder,
             settings: settings.clone(),
             counts: Arc::clone(counts),
             clock: Arc::clone(clock),
             told: Told::new(),
         }
+    }
+
+    /// How HTTP is spoken on one connection.
+    fn http(&self, executor: Begun) -> Builder<Begun> {
+        let mut builder = Builder::new(executor);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HTTP_1_HEAD).max_buf_size(HTTP_1_BUFFER);
+        let ping = Some(self.settings.keepalive_interval).filter(|interval| !interval.is_zero());
+        let streams = self.settings.max_concurrent_streams;
+        let connection_window = streams.saturating_mul(CONNECTION_WINDOW_FOR_EACH).clamp(STREAM_WINDOW, LARGEST_WINDOW);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(ping)
+            .keep_alive_timeout(self.settings.keepalive_timeout)
+            .max_concurrent_streams(streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(connection_window);
+        if self.spoken.has_http_1 {
+            return builder;
+        }
+        // gRPC knows no date.
+        builder.http2().auto_date_header(false);
+        builder.http2_only()
     }
 
     /// Serves connections until `stop` is set, and then until the last of them has ended: no more are accepted then, and
@@ -296,16 +312,17 @@ async fn converse<A, F, B>(
             async move { Ok::<_, Infallible>(answering.await.map(|body| Held::new(body, exchange))) }
         })
     };
-    let mut connection = pin!(port.builder.serve_connection(TokioIo::new(stream), service));
+    let in_place = InPlace::new();
+    let http = port.http(in_place.executor());
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let mut lifetime = Lifetime::new(&port.settings, Instant::now());
     let mut timer = pin!(sleep_until(lifetime.next_look()));
     let mut stopping = pin!(until_set(stop));
     let mut is_stopping = false;
     loop {
+        // Whoever asks without a pause must not keep the time from being looked at, so that comes first.
         tokio::select! {
             biased;
-            // How it has ended is the client's affair.
-            _ = connection.as_mut() => return,
             () = &mut timer => {
                 match lifetime.look(traffic.seen(), Instant::now()) {
                     Due::Nothing => {}
@@ -320,6 +337,8 @@ async fn converse<A, F, B>(
                 lifetime.stop(Instant::now());
                 timer.as_mut().reset(lifetime.next_look());
             }
+            // How it has ended is the client's affair.
+            _ = poll_fn(|context| in_place.poll(connection.as_mut(), context)) => return,
         }
     }
 }

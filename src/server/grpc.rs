@@ -29,7 +29,7 @@ const MAX_OTHER_MESSAGE_BYTES: usize = 16 * 1024;
 ///
 /// Envoy's method is written out instead of generated: its requests are our own messages (see [`crate::request`]), and
 /// nothing stands between the connection and the decision. Health and reflection are tonic's.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct GrpcFace {
     app: Arc<App>,
     bounds: Arc<Bounds>,
@@ -46,8 +46,11 @@ impl GrpcFace {
         Ok(Self { app, places_for_others: bounds.others(), bounds: Arc::new(bounds), others })
     }
 
-    pub(super) fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<GrpcBody>> + Send + use<> {
-        let face = self.clone();
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<GrpcBody>> + Send + use<> {
+        let face = Arc::clone(self);
         async move {
             let answered = if request.uri().path() == SHOULD_RATE_LIMIT {
                 face.should_rate_limit(request).await
@@ -76,13 +79,13 @@ impl GrpcFace {
         unary::answer(&response, under_way)
     }
 
-    async fn answer_other(mut self, request: Request<Incoming>) -> Result<Response<GrpcBody>, Status> {
+    async fn answer_other(&self, request: Request<Incoming>) -> Result<Response<GrpcBody>, Status> {
         if request.uri().path().starts_with(&format!("/{SERVICE_NAME}/")) {
             return Err(Status::unimplemented("the service has one method: ShouldRateLimit"));
         }
         let place = self.places_for_others.take().map_err(to_status)?;
         let request = request.map(|body| self.places_for_others.in_time(body));
-        let Ok(response) = self.others.call(request).await;
+        let Ok(response) = self.others.clone().call(request).await;
         Ok(response.map(|body| GrpcBody::Other(Held::new(body, place))))
     }
 }

@@ -198,7 +198,8 @@ pub async fn serve(
     let (stop_grpc, stop_http) = (watch::Sender::new(false), watch::Sender::new(false));
     let new_port =
         |name, has_http_1, counts| Port::new(name, has_http_1, &settings.connections, counts, &replica.clock);
-    let grpc = GrpcFace::new(Arc::clone(&app), Bounds::new(&ports.grpc, &settings.connections), health_service)?;
+    let grpc_bounds = Bounds::new(&ports.grpc, &settings.connections);
+    let grpc = Arc::new(GrpcFace::new(Arc::clone(&app), grpc_bounds, health_service)?);
     let mut grpc = tokio::spawn(new_port("gRPC", false, &ports.grpc).serve(
         listeners.grpc,
         move |request, _| grpc.answer(request),

@@ -45,9 +45,7 @@ impl PemFile {
         let mut authorities = RootCertStore::empty();
         for certificate in self.certificates()? {
             if may_be(&certificate) {
-                authorities.add(certificate).map_err(|error| {
-                    about(&self.path, format_args!("a certificate in it is damaged ({error}): write it anew"))
-                })?;
+                authorities.add(certificate).map_err(|error| about(&self.path, damaged(&error)))?;
             }
         }
         if authorities.is_empty() {
@@ -61,12 +59,14 @@ impl PemFile {
 
     /// The private key in it.
     pub(crate) fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
-        if ENCRYPTED.iter().any(|mark| memmem::find(&self.bytes, mark).is_some()) {
-            let advice =
-                "its key is encrypted: give one without a passphrase, as `openssl pkey -in THIS -out OTHER` writes it";
-            return Err(about(&self.path, advice));
-        }
-        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| self.lacks(&error, "private key"))
+        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| {
+            if ENCRYPTED.iter().any(|mark| memmem::find(&self.bytes, mark).is_some()) {
+                let advice =
+                    "its key is encrypted: give one without a passphrase, as `openssl pkey -in THIS -out OTHER` writes it";
+                return about(&self.path, advice);
+            }
+            self.lacks(&error, "private key")
+        })
     }
 
     fn lacks(&self, error: &pem::Error, wanted: &str) -> String {
@@ -92,6 +92,10 @@ impl PemFile {
 
 /// How keys begin that cannot be read without a passphrase: of PKCS #8, and of older formats.
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
+
+fn damaged(error: &rustls::Error) -> String {
+    format!("a certificate in it is damaged ({error}): write it anew")
+}
 
 /// What is wrong with a file.
 pub(crate) fn about(file: &Path, cause: impl Display) -> String {

@@ -18,15 +18,18 @@ pub(super) struct CheckSettings {
 
 pub(super) fn run(settings: &CheckSettings) -> ExitCode {
     let files = PolicyFiles::read(&settings.path);
-    let (page, code) = match files.load(&settings.defaults.defaults()) {
+    let mut lines = passed_over(&files);
+    let code = match files.load(&settings.defaults.defaults()) {
         Ok(loaded) => {
-            let mut lines = passed_over(&files);
             lines.extend(loaded.notes.iter().map(ToString::to_string));
-            lines.push(format!("{}: {}, no fault\n", settings.path.display(), summary(&loaded.policy)));
-            (lines.join("\n"), ExitCode::SUCCESS)
+            lines.push(format!("{}: {}, no fault", settings.path.display(), summary(&loaded.policy)));
+            ExitCode::SUCCESS
         }
-        Err(faults) => (format!("{faults}\n"), ExitCode::FAILURE),
+        Err(faults) => {
+            lines.push(faults.to_string());
+            ExitCode::FAILURE
+        }
     };
-    print_page(&page);
+    print_page(&format!("{}\n", lines.join("\n")));
     code
 }

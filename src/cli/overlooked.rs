@@ -7,22 +7,10 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 use crate::policy::{Visible, nearest};
+use crate::settings::StoreSettings;
 
 /// What settings in the environment begin with.
 const PREFIX: &str = "COMPORTA_";
-
-/// Settings of `serve` that count only with `--redis-url`, and that may be there without it.
-const WITH_REDIS: [&str; 9] = [
-    "redis_timeout",
-    "redis_connect_timeout",
-    "redis_max_in_flight",
-    "redis_key_prefix",
-    "lease_horizon",
-    "lease_renew_at",
-    "failure_mode",
-    "local_safety_factor",
-    "replicas",
-];
 
 /// What there is to warn of, when `serve` was told this.
 pub(super) fn warnings(
@@ -43,8 +31,11 @@ fn idle_without_redis(told: &ArgMatches) -> Option<String> {
     if is_given(&"redis_url") {
         return None;
     }
-    let flags: Vec<_> =
-        WITH_REDIS.iter().filter(|id| is_given(id)).map(|id| format!("--{}", id.replace('_', "-"))).collect();
+    let flags: Vec<_> = StoreSettings::IDLE_WITHOUT_REDIS
+        .iter()
+        .filter(|id| is_given(id))
+        .map(|id| format!("--{}", id.replace('_', "-")))
+        .collect();
     (!flags.is_empty()).then(|| flags.join(", "))
 }
 
@@ -108,15 +99,6 @@ mod tests {
         let told = "without --redis-url these have no effect: --redis-key-prefix, --failure-mode, --replicas";
         assert_eq!(warned(&given, &[]), [told]);
         assert_eq!(warned(&[&given[..], &["--redis-url=redis://127.0.0.1"]].concat(), &[]), [""; 0]);
-    }
-
-    #[test]
-    fn each_setting_that_needs_a_redis_is_one() {
-        let command = Cli::command();
-        let serve = command.find_subcommand("serve").unwrap();
-        for id in WITH_REDIS {
-            assert!(serve.get_arguments().any(|setting| setting.get_id() == id), "{id}");
-        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ struct Files {
     seen: Fingerprint,
     /// Why they are not watched, as it was told.
     trouble: Option<String>,
-    /// Of those that are passed over, as it was told.
+    /// What was told of files that are passed over.
     passed_over: Vec<String>,
 }
 

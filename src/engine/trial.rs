@@ -54,7 +54,7 @@ pub(super) enum Effect {
     /// The store has been told to charge an overdraft.
     Debited,
     /// A bucket that stands in for the store's.
-    Fallback { before: Option<Box<Fallback>> },
+    Fallback { before: Option<Fallback> },
 }
 
 impl<'p> Trial<'p> {
@@ -180,14 +180,16 @@ impl<'p> Trial<'p> {
             FailureMode::Unavailable => Verdict::Unavailable,
             FailureMode::Local => {
                 let borrower = buckets.get(check.key).and_then(|slot| slot.borrower.as_mut());
-                let before = borrower.as_ref().and_then(|borrower| borrower.fallback.clone());
+                let before = borrower.as_ref().and_then(|borrower| borrower.fallback.as_deref().copied());
                 let used = self.record.bucket.used();
-                let begin = || Fallback::begin(&check.limit, used, terms, now);
-                let mut fallback = before.as_deref().copied().unwrap_or_else(begin);
+                let mut fallback = before.unwrap_or_else(|| Fallback::begin(&check.limit, used, terms, now));
                 let passes = fallback.apply(check, is_owed, terms, now);
                 self.record = fallback.record();
                 if let Some(borrower) = borrower {
-                    borrower.fallback = Some(Box::new(fallback));
+                    match &mut borrower.fallback {
+                        Some(held) => **held = fallback,
+                        none => *none = Some(Box::new(fallback)),
+                    }
                     self.effect = Effect::Fallback { before };
                 }
                 Verdict::of(passes)
@@ -234,7 +236,7 @@ impl<'p> Trial<'p> {
             }
             Effect::Fallback { before } => {
                 if let Some(borrower) = buckets.get(key).and_then(|slot| slot.borrower.as_mut()) {
-                    borrower.fallback = before;
+                    borrower.fallback = before.map(Box::new);
                 }
             }
         }

@@ -1,24 +1,17 @@
 //! How much may be under way on one port: beyond that requests are refused at once, instead of piling up.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use super::MAX_MESSAGE_BYTES;
+use super::arrival::{ARRIVAL, InTime, in_time};
 use super::places::{MOST_OTHERS, Places};
 use crate::settings::ConnectionSettings;
 use crate::telemetry::metrics::{PortCounts, RequestRefusal};
-
-/// How long a request may take to arrive.
-pub(super) const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// How much may be under way on a port.
 #[derive(Debug)]
@@ -40,8 +33,6 @@ pub(super) struct UnderWay {
 pub(super) enum Unread {
     #[error("there are --max-requests under way: try again later")]
     Crowded,
-    #[error("there are too many requests under way besides those for decisions: try again later")]
-    NoPlace,
     #[error("the requests under way hold --max-request-bytes: try again later")]
     Bytes,
     #[error("the request is larger than {} MiB: send fewer or shorter descriptors", MAX_MESSAGE_BYTES >> 20)]
@@ -71,6 +62,11 @@ impl Bounds {
     pub(super) fn all(&self) -> Places {
         let most = usize::try_from(self.most_requests).unwrap_or(usize::MAX);
         Places::new(most.saturating_add(MOST_OTHERS).min(Semaphore::MAX_PERMITS), &self.counts)
+    }
+
+    /// The body of a request that is not for a decision.
+    pub(super) fn in_time<B>(&self, body: B) -> InTime<B> {
+        InTime::new(body, Arc::clone(&self.counts))
     }
 
     /// Takes a place among the requests under way, if there is one.
@@ -123,7 +119,7 @@ impl UnderWay {
 
     fn refuse(&self, why: Unread) -> Unread {
         let refusal = match why {
-            Unread::Crowded | Unread::NoPlace => RequestRefusal::Crowded,
+            Unread::Crowded => RequestRefusal::Crowded,
             Unread::Bytes => RequestRefusal::Bytes,
             Unread::Size => RequestRefusal::Size,
             Unread::Slow => RequestRefusal::Slow,
@@ -131,15 +127,6 @@ impl UnderWay {
         };
         self.bounds.counts.refuse_request(refusal);
         why
-    }
-}
-
-/// Waits for a request to arrive. Nearly always it has by now, and needs no timer.
-async fn in_time(reading: impl Future<Output = Result<Bytes, Unread>>) -> Result<Bytes, Unread> {
-    let mut reading = pin!(reading);
-    match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
-        Poll::Ready(read) => read,
-        Poll::Pending => timeout(ARRIVAL, reading).await.unwrap_or(Err(Unread::Slow)),
     }
 }
 

@@ -4,6 +4,7 @@ mod attention;
 mod in_place;
 mod lifetime;
 mod opening;
+mod stream;
 mod traffic;
 
 use std::convert::Infallible;
@@ -31,7 +32,8 @@ use tracing::warn;
 
 use self::in_place::{Begun, InPlace};
 use self::lifetime::{Due, Lifetime};
-use self::opening::{Opened, Unopened, open, open_tls};
+use self::opening::{Unopened, open, open_tls};
+use self::stream::Opened;
 use super::held::Held;
 use super::listen::is_lasting;
 use super::sniff::{Mistake, Spoken};

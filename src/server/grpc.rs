@@ -83,8 +83,8 @@ impl GrpcFace {
         if request.uri().path().starts_with(&format!("/{SERVICE_NAME}/")) {
             return Err(Status::unimplemented("the service has one method: ShouldRateLimit"));
         }
-        let place = self.places_for_others.take().map_err(to_status)?;
-        let request = request.map(|body| self.places_for_others.in_time(body));
+        let place = self.places_for_others.take().map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let request = request.map(|body| self.bounds.in_time(body));
         let Ok(response) = self.others.clone().call(request).await;
         Ok(response.map(|body| GrpcBody::Other(Held::new(body, place))))
     }
@@ -97,7 +97,7 @@ fn read(message: Bytes) -> Result<RateLimitRequest, Status> {
 fn to_status(unread: Unread) -> Status {
     let message = unread.to_string();
     match unread {
-        Unread::Crowded | Unread::NoPlace | Unread::Bytes | Unread::Size => Status::resource_exhausted(message),
+        Unread::Crowded | Unread::Bytes | Unread::Size => Status::resource_exhausted(message),
         Unread::Slow => Status::deadline_exceeded(message),
         Unread::Broken => Status::cancelled(message),
     }

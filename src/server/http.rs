@@ -21,7 +21,7 @@ use super::{App, Phase, json};
 use crate::trace::Face;
 
 /// What is answered on the HTTP port.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct HttpFace {
     router: Router,
     /// Answers that have not been sent, those of probes and refusals too.
@@ -67,7 +67,7 @@ impl HttpFace {
         async move {
             let place = match place {
                 Ok(place) => place,
-                Err(unread) => return refuse_unread(unread),
+                Err(error) => return refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
             };
             let Ok(response) = answering.await;
             response.map(|body| Body::new(Held::new(body, place)))
@@ -132,7 +132,7 @@ async fn should_rate_limit(State(pages): State<Arc<Pages>>, request: axum::extra
 
 fn refuse_unread(unread: Unread) -> Response {
     let status = match unread {
-        Unread::Crowded | Unread::NoPlace | Unread::Bytes => StatusCode::SERVICE_UNAVAILABLE,
+        Unread::Crowded | Unread::Bytes => StatusCode::SERVICE_UNAVAILABLE,
         Unread::Size => StatusCode::PAYLOAD_TOO_LARGE,
         Unread::Slow => StatusCode::REQUEST_TIMEOUT,
         Unread::Broken => StatusCode::BAD_REQUEST,

@@ -2,6 +2,7 @@
 
 mod admin;
 mod answer;
+mod arrival;
 mod bounds;
 mod connections;
 mod deadline;
@@ -206,7 +207,8 @@ pub async fn serve(
         stop_grpc.subscribe(),
     ));
     let wants_known_clients = settings.http.http_tls_client_ca.is_some();
-    let http = HttpFace::new(Arc::clone(&app), Bounds::new(&ports.http, &settings.connections), wants_known_clients);
+    let http_bounds = Bounds::new(&ports.http, &settings.connections);
+    let http = Arc::new(HttpFace::new(Arc::clone(&app), http_bounds, wants_known_clients));
     let mut http = tokio::spawn(new_port("HTTP", true, &ports.http).serve(
         listeners.http,
         move |request, client| http.answer(request, client),

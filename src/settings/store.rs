@@ -197,6 +197,19 @@ pub struct StoreSettings {
 }
 
 impl StoreSettings {
+    /// Settings, by their ids, that may be there without `redis_url` and do nothing then. The others are refused.
+    pub(crate) const IDLE_WITHOUT_REDIS: [&str; 9] = [
+        "redis_timeout",
+        "redis_connect_timeout",
+        "redis_max_in_flight",
+        "redis_key_prefix",
+        "lease_horizon",
+        "lease_renew_at",
+        "failure_mode",
+        "local_safety_factor",
+        "replicas",
+    ];
+
     /// How to use the Redis, if there is one.
     ///
     /// # Errors
@@ -353,7 +366,33 @@ fn server_name(text: &str) -> Result<ServerName<'static>, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches;
+
     use super::*;
+
+    #[test]
+    fn without_redis_each_setting_is_idle_or_refused() {
+        let command = StoreSettings::augment_args(Command::new("serve"));
+        let ids: Vec<_> = command.get_arguments().map(|setting| setting.get_id().as_str()).collect();
+        for idle in StoreSettings::IDLE_WITHOUT_REDIS {
+            assert!(ids.contains(&idle), "{idle}");
+        }
+        for id in ids {
+            if id == "redis_url" || StoreSettings::IDLE_WITHOUT_REDIS.contains(&id) {
+                continue;
+            }
+            let flag = format!("--{}", id.replace('_', "-"));
+            let given = match id {
+                "redis_tls_cert" | "redis_tls_key" => vec!["--redis-tls-cert=a".into(), "--redis-tls-key=b".into()],
+                "redis_tls" | "ready_requires_redis" => vec![flag.clone()],
+                "redis_type" => vec![format!("{flag}=cluster")],
+                _ => vec![format!("{flag}=a")],
+            };
+            let told = command.clone().no_binary_name(true).get_matches_from(given);
+            let refused = StoreSettings::from_arg_matches(&told).unwrap().redis();
+            assert!(refused.is_err(), "{flag} does nothing without --redis-url, and nobody says so");
+        }
+    }
 
     #[test]
     fn a_factor_has_two_decimals() {

@@ -76,6 +76,11 @@ fn faults_name_the_flag_and_the_file() {
         fault.starts_with("--grpc-tls-client-ca: FOLDER/crt: it holds certificates, and none of an authority"),
         "{fault}"
     );
+    folder.write("damaged", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let fault = folder.fault(TlsFiles { certificate: nowhere("damaged"), ..files.clone() });
+    assert!(fault.starts_with("--grpc-tls-cert: FOLDER/damaged: a certificate in it is damaged"), "{fault}");
+    let fault = folder.fault(TlsFiles { client_authorities: Some(nowhere("damaged")), ..files.clone() });
+    assert!(fault.starts_with("--grpc-tls-client-ca: FOLDER/damaged: a certificate in it is damaged"), "{fault}");
     folder.write("key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
     let fault = folder.fault(files.clone());
     assert!(fault.starts_with("--grpc-tls-key: FOLDER/key: its key is none that can be used"), "{fault}");

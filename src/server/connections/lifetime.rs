@@ -129,7 +129,7 @@ mod tests {
 
     /// So many requests have come, and have been answered.
     fn answered(requests: u64) -> Seen {
-        Seen { begun: requests, ended: requests, writes: requests }
+        Seen { begun: requests, ended: requests, writes: requests, is_stuck: false }
     }
 
     /// Looks when it is time to, until something is due; how long that took.
@@ -180,6 +180,7 @@ mod tests {
             assert_eq!(lifetime.look(answered(0), lifetime.next_look()), Due::Nothing);
         }
     }
+
     /// Looks at a connection of a process that stops until it is cut; how long after the stop that is.
     fn stop(mut lifetime: Lifetime, start: Instant, seen: impl Fn(Duration) -> Seen) -> Duration {
         lifetime.stop(start);
@@ -204,15 +205,22 @@ mod tests {
             begun: 1,
             ended: (time.as_secs() >= 3).into(),
             writes: time.as_secs().min(5),
+            is_stuck: false,
         });
         assert!((6000..=6250).contains(&quiet(slow)), "{slow:?}");
         // One that lasts has all the time that is left.
         let under_way = stop(Lifetime::new(&settings(0, 0), start), start, |time| Seen {
             begun: 1,
             ended: (time.as_secs() >= 1000).into(),
-            writes: 0,
+            ..Seen::default()
         });
         assert!(under_way.as_secs() > 1000, "{under_way:?}");
+        // So has one whose client does not take what is sent.
+        let stuck = stop(Lifetime::new(&settings(0, 0), start), start, |time| Seen {
+            is_stuck: time.as_secs() < 1000,
+            ..Seen::default()
+        });
+        assert!(stuck.as_secs() > 1000, "{stuck:?}");
     }
 
     #[test]
@@ -221,7 +229,7 @@ mod tests {
         let (age, mut lifetime) = live(Lifetime::new(&settings(1000, 0), start), start, |_| 0);
         let told = start + age;
         lifetime.stop(told + Duration::from_secs(9));
-        let under_way = Seen { begun: 1, ended: 0, writes: 0 };
+        let under_way = Seen { begun: 1, ..Seen::default() };
         assert_eq!(lifetime.look(under_way, told + Duration::from_millis(9900)), Due::Nothing);
         assert_eq!(lifetime.next_look(), told + Duration::from_secs(10));
         assert_eq!(lifetime.look(under_way, lifetime.next_look()), Due::Cut);

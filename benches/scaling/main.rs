@@ -11,10 +11,11 @@
 #[path = "../fixture/busy_times.rs"]
 mod busy_times;
 mod calls;
+#[path = "../../tests/blackbox/replicas/checker.rs"]
+mod checker;
 mod cluster;
 mod drive;
 mod fleet;
-mod judge;
 mod one_redis;
 #[path = "../fixture/pacer.rs"]
 mod pacer;
@@ -47,7 +48,7 @@ struct Arguments {
     #[arg(value_parser = PossibleValuesParser::new(PARTS))]
     parts: Vec<String>,
 
-    /// Virtual seconds in which replicas warm up, and in which their calls are counted
+    /// Virtual seconds in which replicas warm up, and the fewest in which their calls are counted
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     virtual_seconds: u64,
 

@@ -8,8 +8,6 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-#[path = "../fixture/busy_times.rs"]
-mod busy_times;
 mod calls;
 #[path = "../../tests/blackbox/replicas/checker.rs"]
 mod checker;
@@ -23,12 +21,16 @@ mod pacer;
 mod policy;
 #[path = "../fixture/process.rs"]
 mod process;
+#[path = "../fixture/redis_server.rs"]
+mod redis_server;
 #[path = "../fixture/request.rs"]
 mod request;
 mod scenes;
 mod servers;
 mod table;
 mod traffic;
+#[path = "../fixture/usage.rs"]
+mod usage;
 mod work;
 
 use std::time::Duration;

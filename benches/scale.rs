@@ -4,7 +4,8 @@
 //!     cargo bench --bench scale                   takes about a minute and 1 GB
 //!     cargo bench --bench scale -- 1000000        with so many buckets
 //!
-//! Memory is what the process grows by, everything counted, with the allocator that the server has.
+//! Memory is what the process grows by, everything counted, with the allocator that the server has. That does not see what
+//! grows into memory that was free before: so whatever is filled stays until all is measured that grows.
 
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark stops when it cannot run, and prints")]
 
@@ -20,8 +21,9 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::Parser;
 use comporta::clock::Clock;
-use comporta::engine::{Engine, EngineSettings, SHARD_BUCKETS};
+use comporta::engine::{Engine, EngineSettings};
 use comporta::limit::{Micros, Now};
 use comporta::request::RateLimitRequest;
 use comporta::store::memory::MemoryStore;
@@ -35,8 +37,17 @@ use request::request;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Requests that are made before they are timed.
-const BATCH: usize = 100_000;
+/// Requests that are made before they are timed. There are few, because their memory counts as that of buckets.
+const BATCH: usize = 10_000;
+
+/// The most keys that are asked for a second time.
+const MOST_HIT: usize = 5_000_000;
+
+/// Keys that come when there is no room.
+const FLOOD: usize = 1_000_000;
+
+/// Keys that are asked for in turn while decisions are timed one by one.
+const WATCHED_KEYS: usize = 100_000;
 
 /// How often the service sweeps a part of its table, and how many parts that has.
 const SWEEP_EVERY: Duration = Duration::from_millis(10);
@@ -45,19 +56,28 @@ const SWEEP_PARTS: usize = 1_000;
 /// How long decisions are timed with and without a sweep.
 const WATCHED: Duration = Duration::from_secs(5);
 
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many buckets; a tenth as many are borrowed besides
+    #[arg(default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(100_000..=100_000_000))]
+    count: u32,
+}
+
 fn main() {
-    let count = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(10_000_000);
+    // Cargo adds an argument of its own.
+    let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--bench"));
+    let count = arguments.count as usize;
     let clock = Clock::start();
     // A bucket lives until its hits have flowed back, nine hours for each.
     let limits = "[{key: user, rate_limit: {requests_per_unit: 1000, unit: year}}]";
-    let settings = EngineSettings { max_buckets: count, ..EngineSettings::default() };
-    let borrowing = EngineSettings { store_timeout: Some(Micros(10_000)), ..settings };
-    let engine = |settings| Engine::new(policy(limits), settings, clock.now());
-    let (table, borrowers) = (engine(settings), engine(borrowing));
-    Crowd { engine: borrowers, clock: &clock, count: count / 10 }.fill("borrowed buckets");
-
-    let table = Crowd { engine: table, clock: &clock, count };
+    let crowd = |count, store_timeout| {
+        let settings = EngineSettings { max_buckets: count, store_timeout, ..EngineSettings::default() };
+        Crowd { engine: Engine::new(policy(limits), settings, clock.now()), clock: &clock, count }
+    };
+    let table = crowd(count, None);
     table.fill("buckets");
+    crowd(count / 10, Some(Micros(10_000))).fill("borrowed buckets");
+
     table.hit();
     table.watch_sweep();
     table.flood();
@@ -85,27 +105,30 @@ impl Crowd<'_> {
     }
 
     fn hit(&self) {
-        println!("a bucket that is there, of all in turn: {} ns", self.time_batches(0..(self.count / BATCH).min(50)));
+        let count = self.count.min(MOST_HIT);
+        println!("a bucket that is there, of {count} in turn: {} ns", self.time_batches(0..count / BATCH));
     }
 
-    /// Decides a request for each key of these batches, with the calls that it takes, and returns the nanoseconds that it
-    /// takes on average.
+    /// Decides a request for each key of these batches, and takes the answers to its calls. Returns the nanoseconds that it
+    /// takes on average, without those of the store that stands for Redis.
     fn time_batches(&self, batches: std::ops::Range<usize>) -> u128 {
         let (mut time, decisions) = (Duration::ZERO, (batches.len() * BATCH) as u128);
         for batch in batches {
             let requests: Vec<_> = (batch * BATCH..(batch + 1) * BATCH).map(request_of).collect();
             // What it keeps is not counted: it goes with each batch.
             let mut store = MemoryStore::default();
-            let begin = self.clock.read();
+            let (begin, mut in_store) = (self.clock.read(), Duration::ZERO);
             for request in &requests {
                 let now = self.clock.now();
                 let mut calls = self.engine.decide(request, now).expect("the request is good").calls;
                 while let Some(call) = calls.pop() {
+                    let asked = self.clock.read();
                     let reply = store.serve(&call.request, now.utc);
+                    in_store += asked.elapsed();
                     calls.extend(self.engine.take_answer(call, &Ok(reply), now));
                 }
             }
-            time += begin.elapsed();
+            time += begin.elapsed().saturating_sub(in_store);
         }
         time.as_nanos() / decisions
     }
@@ -134,7 +157,7 @@ impl Crowd<'_> {
     /// Comes with more keys than there is room for.
     fn flood(&self) {
         let evicted = self.engine.table().evicted();
-        let batches = (self.count / BATCH)..(self.count / BATCH) + 10;
+        let batches = (self.count / BATCH)..(self.count + FLOOD) / BATCH;
         let decisions = batches.len() * BATCH;
         let nanos = self.time_batches(batches);
         let (len, evicted) = (self.engine.table().len(), self.engine.table().evicted() - evicted);
@@ -144,14 +167,13 @@ impl Crowd<'_> {
 
     /// How long each shard is locked by a sweep in so many hours.
     fn sweep_shards(&self, hours: u64, what: &str) {
-        let shards = self.count.div_ceil(SHARD_BUCKETS);
         let now = self.clock.now();
         let now = Now { monotonic: now.monotonic + Micros::from_seconds(3_600 * hours), ..now };
         let (mut times, mut work) = (histogram(), histogram());
-        for _ in 0..shards {
+        for _ in 0..self.engine.table().shards() {
             let (begin, worked) = (self.clock.read(), processor_time());
             self.engine.sweep(now, usize::MAX);
-            record(&mut work, processor_time() - worked);
+            record(&mut work, processor_time().saturating_sub(worked));
             record(&mut times, begin.elapsed());
         }
         print_times(&format!("a sweep's lock of a shard whose buckets {what}"), &times);
@@ -160,7 +182,8 @@ impl Crowd<'_> {
 
     /// Decisions for one key after the other, each timed by itself.
     fn time_each(&self, watched: Duration) -> Histogram<u64> {
-        let requests: Vec<RateLimitRequest> = (0..BATCH).map(|n| request_of(n * (self.count / BATCH))).collect();
+        let requests: Vec<RateLimitRequest> =
+            (0..WATCHED_KEYS).map(|n| request_of(n * (self.count / WATCHED_KEYS))).collect();
         let mut times = histogram();
         let begin = self.clock.read();
         for request in requests.iter().cycle() {

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
@@ -17,7 +16,6 @@ use hdrhistogram::Histogram;
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 use tonic::client::Grpc;
@@ -25,7 +23,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use super::pacer::pace;
+use super::pacer::{ask_at, no_latencies};
 
 /// An Envoy has a connection for each of its worker threads.
 const CONNECTIONS: usize = 4;
@@ -33,14 +31,10 @@ const CONNECTIONS: usize = 4;
 /// Requests under way when there are always as many.
 const UNDER_WAY: usize = 64;
 
-/// The most requests under way when they come at a rate; those after them wait, and that counts as latency.
-const MOST_UNDER_WAY: u32 = 512;
-
 /// The most requests of a part of a run that has no rate.
 const MOST_REQUESTS: u64 = 5_000_000;
 
 const PATIENCE: Duration = Duration::from_secs(5);
-const LONGEST_LATENCY: u64 = 60_000_000;
 const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// A client with its connections, on the thread that calls it.
@@ -104,24 +98,15 @@ impl Client {
     /// due.
     pub(crate) fn ask_at(&self, rate: u64, time: Duration) -> Result<Tally, BoxError> {
         let tasks = LocalSet::new();
-        let (due, mut is_due) = mpsc::unbounded_channel();
-        let (clock, lane) = (Arc::clone(&self.lane.clock), Rc::clone(&self.lane));
-        let start = clock.now().monotonic;
-        let pacer = thread::spawn(move || pace(&clock, rate, rate * time.as_secs(), &due));
-        self.runtime.block_on(tasks.run_until(async move {
-            let places = Arc::new(Semaphore::new(MOST_UNDER_WAY as usize));
-            while let Some(due) = is_due.recv().await {
-                // It fails when the semaphore is closed, which nobody does.
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-                let lane = Rc::clone(&lane);
-                tokio::task::spawn_local(async move {
-                    lane.ask(due).await;
-                    drop(place);
-                });
-            }
-            drop(places.acquire_many(MOST_UNDER_WAY).await);
-        }));
-        pacer.join().map_err(|_| "the pacer failed")?;
+        let start = self.lane.clock.now().monotonic;
+        self.runtime.block_on(tasks.run_until(ask_at(&self.lane.clock, rate, time, |due, place| {
+            let lane = Rc::clone(&self.lane);
+            tasks.spawn_local(async move {
+                lane.ask(due).await;
+                drop(place);
+            });
+            Ok(())
+        })))?;
         self.lane.take_tally(start)
     }
 }
@@ -162,8 +147,7 @@ impl Lane {
 
 impl Tally {
     fn new() -> Result<Self, BoxError> {
-        let latencies = Histogram::new_with_bounds(1, LONGEST_LATENCY, 3)?;
-        Ok(Self { ok: 0, over_limit: 0, failure: None, latencies, seconds: 0.0 })
+        Ok(Self { ok: 0, over_limit: 0, failure: None, latencies: no_latencies()?, seconds: 0.0 })
     }
 
     pub(crate) const fn answers(&self) -> u64 {

@@ -10,8 +10,6 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-#[path = "../fixture/busy_times.rs"]
-mod busy_times;
 mod cases;
 mod compare;
 mod figures;
@@ -22,8 +20,11 @@ mod pacer;
 #[path = "../fixture/process.rs"]
 mod process;
 mod processors;
+#[path = "../fixture/redis_server.rs"]
+mod redis_server;
 mod rival;
 mod run;
+#[path = "../fixture/usage.rs"]
 mod usage;
 
 use std::fs;

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::cases::Case;
 use super::process::{Process, free_address};
 use super::processors::Processors;
+use super::redis_server::start_redis;
 
 #[derive(Debug)]
 pub(crate) enum Rival {
@@ -68,9 +69,9 @@ impl Servers {
                 command.args(["--admin-addr", &free_address()?.to_string()]);
                 command.args(["--threads", &self.threads.to_string()]);
                 if case.has_store {
-                    let (redis, redis_address) = start_redis()?;
+                    let redis_address = free_address()?;
+                    store = Some(start_redis(redis_address, folder.path(), &[])?);
                     command.args(["--redis-url", &format!("redis://{redis_address}")]);
-                    store = Some(redis);
                 }
                 command
             }
@@ -85,12 +86,4 @@ impl Servers {
         command.args(case.is_refused.then_some("--refuse"));
         Ok(command)
     }
-}
-
-/// A Redis that writes nothing to disk.
-fn start_redis() -> Result<(Process, SocketAddr), BoxError> {
-    let address = free_address()?;
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", "", "--appendonly", "no"]);
-    Ok((Process::start(&mut command, address)?, address))
 }

@@ -17,7 +17,7 @@ const COLUMNS: [&str; 10] = [
     "keys",
     "calls a second",
     "servers, µs of a core a call",
-    "client, µs of a core a call",
+    "client and benchmark, µs of a core a call",
     "p50, µs",
     "keys on each, %",
     "calls on each, %",

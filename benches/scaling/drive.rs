@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use comporta::clock::Clock;
@@ -10,17 +9,12 @@ use comporta::limit::Micros;
 use comporta::server::BoxError;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc};
+use rustix::process::getpid;
 use tokio::task::JoinSet;
 
-use super::busy_times::{BusyTimes, machine_seconds};
-use super::pacer::pace;
+use super::pacer::{ask_at, no_latencies};
+use super::usage::Usage;
 use super::work::Work;
-
-const LONGEST_LATENCY: u64 = 60_000_000;
-
-/// The most questions under way when they come at a rate; those after them wait, and that counts as latency.
-const MOST_UNDER_WAY: u32 = 512;
 
 /// What a part of a run has taken.
 #[derive(Debug)]
@@ -29,9 +23,9 @@ pub(crate) struct Taken {
     pub(crate) seconds: f64,
     /// In microseconds.
     pub(crate) latencies: Histogram<u64>,
-    /// Seconds of a processor, of each server.
-    pub(crate) servers: Vec<f64>,
-    /// Of this process.
+    /// Seconds of a processor, of all servers together.
+    pub(crate) servers: f64,
+    /// Of this process: of the store's client, and of whoever asks it.
     pub(crate) client: f64,
     /// Processors that had other things to do, on average.
     pub(crate) others: f64,
@@ -45,7 +39,7 @@ impl Taken {
 
     /// Microseconds of a processor that all servers together take for a call.
     pub(crate) fn server_micros(&self) -> f64 {
-        self.servers.iter().sum::<f64>() * 1e6 / self.calls as f64
+        self.servers * 1e6 / self.calls as f64
     }
 
     pub(crate) fn client_micros(&self) -> f64 {
@@ -109,15 +103,8 @@ pub(crate) async fn at_a_rate(
     servers: &[i32],
 ) -> Result<Taken, BoxError> {
     measured(servers, async |clock, latencies| {
-        let (due, mut is_due) = mpsc::unbounded_channel();
-        let pacer = {
-            let (clock, count) = (Arc::clone(clock), rate * time.as_secs());
-            thread::spawn(move || pace(&clock, rate, count, &due))
-        };
-        let places = Arc::new(Semaphore::new(MOST_UNDER_WAY as usize));
         let mut tasks = JoinSet::new();
-        while let Some(due) = is_due.recv().await {
-            let place = Arc::clone(&places).acquire_owned().await?;
+        ask_at(clock, rate, time, |due, place| {
             let (asking, clock, latencies) = (work.ask(), Arc::clone(clock), Arc::clone(latencies));
             tasks.spawn(async move {
                 asking.await?;
@@ -128,8 +115,9 @@ pub(crate) async fn at_a_rate(
             while let Some(done) = tasks.try_join_next() {
                 done??;
             }
-        }
-        pacer.join().map_err(|_| "the pacer failed")?;
+            Ok(())
+        })
+        .await?;
         all_of(tasks).await
     })
     .await
@@ -141,19 +129,17 @@ async fn measured(
     servers: &[i32],
     run: impl AsyncFnOnce(&Arc<Clock>, &Latencies) -> Result<(), BoxError>,
 ) -> Result<Taken, BoxError> {
-    let of_servers = || servers.iter().map(|server| BusyTimes::of(*server)).collect::<Result<Vec<_>, _>>();
+    let processes: Vec<_> = std::iter::once(getpid().as_raw_pid()).chain(servers.iter().copied()).collect();
     let clock = Arc::new(Clock::start());
-    let latencies = Arc::new(Mutex::new(Histogram::new_with_bounds(1, LONGEST_LATENCY, 3)?));
-    let (before, client_before, machine_before) = (of_servers()?, BusyTimes::of_myself()?, machine_seconds()?);
+    let latencies = Arc::new(Mutex::new(no_latencies()?));
+    let before = Usage::until_now(&processes)?;
     let begin = clock.read();
     run(&clock, &latencies).await?;
     let seconds = begin.elapsed().as_secs_f64();
-    let (after, client, machine) = (of_servers()?, BusyTimes::of_myself()?, machine_seconds()?);
-    let servers: Vec<_> = after.iter().zip(&before).map(|(after, before)| after.seconds_since(before)).collect();
-    let client = client.seconds_since(&client_before);
-    let others = (machine - machine_before - client - servers.iter().sum::<f64>()).max(0.0) / seconds;
+    let spent = Usage::until_now(&processes)?.since(&before);
     let latencies = latencies.lock().clone();
-    Ok(Taken { calls: latencies.len(), seconds, latencies, servers, client, others })
+    let (client, servers) = (spent.processes[0], spent.processes[1..].iter().sum());
+    Ok(Taken { calls: latencies.len(), seconds, latencies, servers, client, others: spent.others / seconds })
 }
 
 async fn all_of(mut tasks: JoinSet<Result<(), BoxError>>) -> Result<(), BoxError> {

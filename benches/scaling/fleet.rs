@@ -1,6 +1,7 @@
 //! Replicas of the real engine with one store, in a time of their own: what a minute of traffic asks of the store.
 
 use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use comporta::server::BoxError;
 use comporta::store::memory::MemoryStore;
 use comporta::store::{Operation, Reply, StoreCall};
 
-use super::judge::{Admission, Judge};
+use super::checker::{Admission, Allowance, worst_interval};
 use super::policy::policy;
 use super::request::request;
 use super::traffic::{Arrival, Spread, Traffic};
@@ -51,11 +52,10 @@ pub(crate) struct Scene {
     pub(crate) lease: LeaseSettings,
 }
 
-/// What was counted.
+/// What was counted. Decisions are those on requests that came in the measured part, and calls those that were sent in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) decisions: u64,
-    pub(crate) refused: u64,
     /// Decisions that had to wait for the store.
     pub(crate) waited: u64,
     /// Calls for a request that waits.
@@ -66,7 +66,7 @@ pub(crate) struct Tally {
     pub(crate) told: u64,
     /// Calls after the last request, of all replicas.
     pub(crate) afterwards: u64,
-    /// Hits that were admitted, and those that one bucket would have admitted which everybody asks without delay.
+    /// Hits that were admitted of these decisions, and those that one bucket would have admitted which everybody asks without delay.
     pub(crate) admitted: u64,
     pub(crate) admitted_by_one: u64,
 }
@@ -113,38 +113,37 @@ struct Fleet {
     waits: HashMap<u64, Waits>,
     store: MemoryStore,
     requests: Vec<RateLimitRequest>,
-    /// One for each key.
-    judges: Vec<Judge>,
+    /// Of each key.
+    admissions: Vec<Vec<Admission>>,
     one_for_all: Vec<(Limit, Bucket)>,
     events: BTreeMap<(u64, u64), Event>,
     numbers: u64,
     now: u64,
     part: Part,
+    /// When the measured part begins.
+    measured_from: u64,
     tally: Tally,
     calls_in_silence: u64,
 }
 
-/// Lets traffic come for as long as it takes to warm up and then for as long as is measured, `seconds` each, and waits until
-/// all is quiet.
+/// Lets traffic come for so many seconds to warm up and then for so many that are measured, and waits until all is quiet.
 ///
 /// # Errors
 ///
 /// When the replicas together have admitted more than a limit allows, or ask the store though nobody asks them.
-pub(crate) fn run(scene: &Scene, seconds: u64, seed: u64) -> Result<Tally, BoxError> {
-    let mut fleet = Fleet::new(scene, seed);
+pub(crate) fn run(scene: &Scene, warm_up: u64, measured: u64, seed: u64) -> Result<Tally, BoxError> {
+    let (measured_from, end) = (warm_up * SECOND, (warm_up + measured) * SECOND);
+    let mut fleet = Fleet::new(scene, measured_from, seed);
     let mut traffic = Traffic::new(scene.rate, scene.replicas, scene.keys, scene.spread, seed);
-    for (part, end) in [(Part::WarmUp, seconds * SECOND), (Part::Measured, 2 * seconds * SECOND)] {
+    let mut arrivals = iter::repeat_with(|| traffic.next()).peekable();
+    for (part, end) in [(Part::WarmUp, measured_from), (Part::Measured, end)] {
         fleet.part = part;
-        loop {
-            let arrival = traffic.next();
+        while let Some(arrival) = arrivals.next_if(|arrival| arrival.at < end) {
             fleet.let_happen_until(arrival.at)?;
             fleet.decide(arrival)?;
-            if arrival.at >= end {
-                break;
-            }
         }
+        fleet.let_happen_until(end)?;
     }
-    let end = fleet.now;
     fleet.part = Part::Quiet;
     fleet.let_happen_until(end + QUIET - SILENT)?;
     fleet.part = Part::Silent;
@@ -152,14 +151,19 @@ pub(crate) fn run(scene: &Scene, seconds: u64, seed: u64) -> Result<Tally, BoxEr
     if fleet.calls_in_silence > 0 {
         return Err(format!("{} calls though nobody asks, of {scene:?}", fleet.calls_in_silence).into());
     }
-    if !fleet.judges.iter().all(Judge::is_content) {
-        return Err(format!("more was admitted than the limit allows, of {scene:?}").into());
+    for admissions in &fleet.admissions {
+        if let Some(worst) = worst_interval(admissions, allowance(&scene.limit))
+            && worst.is_excess()
+        {
+            let (over, from, until) = (worst.hits_over(), worst.from, worst.until);
+            return Err(format!("{over} hits too many were admitted from {from} to {until}, of {scene:?}").into());
+        }
     }
     Ok(fleet.tally)
 }
 
 impl Fleet {
-    fn new(scene: &Scene, seed: u64) -> Self {
+    fn new(scene: &Scene, measured_from: u64, seed: u64) -> Self {
         let engine = |replica: usize| {
             let settings = EngineSettings {
                 store_timeout: Some(Micros(TIMEOUT)),
@@ -178,12 +182,13 @@ impl Fleet {
             waits: HashMap::new(),
             store: MemoryStore::default(),
             requests: (0..scene.keys).map(|key| request([("user".into(), value(key))])).collect(),
-            judges: vec_of(scene.keys, || Judge::new(scene.limit, TIMEOUT)),
+            admissions: vec![Vec::new(); scene.keys],
             one_for_all: vec![(scene.limit, Bucket::unused(&scene.limit, at(0))); scene.keys],
             events: BTreeMap::new(),
             numbers: 0,
             now: 0,
             part: Part::WarmUp,
+            measured_from,
             tally: Tally::default(),
             calls_in_silence: 0,
         };
@@ -205,7 +210,7 @@ impl Fleet {
         let bucket: Arc<str> = bucket_name(key, limit).into();
         self.store.serve(&StoreCall { bucket, limit: *limit, operation: Operation::Debit { hits } }, at(0).utc);
         self.one_for_all[key].1.charge(hits);
-        self.judges[key].admit(Admission { from: at(0).utc.0, to: at(0).utc.0, hits });
+        self.admissions[key].push(admission(limit, 0, 0, hits));
     }
 
     fn happens(&mut self, when: u64, event: Event) {
@@ -259,11 +264,12 @@ impl Fleet {
 
     fn decide(&mut self, arrival: Arrival) -> Result<(), BoxError> {
         let Arrival { replica, key, .. } = arrival;
-        let is_measured = self.part == Part::Measured;
+        let is_measured = self.is_measured(arrival);
         self.tally.decisions += u64::from(is_measured);
         let (limit, bucket) = &mut self.one_for_all[key];
         bucket.settle(limit, at(self.now));
-        self.tally.admitted_by_one += u64::from(bucket.apply(limit, Hits::Take(1), false));
+        let is_admitted_by_one = bucket.apply(limit, Hits::Take(1), false);
+        self.tally.admitted_by_one += u64::from(is_measured && is_admitted_by_one);
         let Ruling { answer, calls } = self.engines[replica].decide(&self.requests[key], at(self.now))?;
         match answer {
             Answer::Decided(decision) => self.note(arrival, Ok(decision)),
@@ -283,12 +289,14 @@ impl Fleet {
     /// A request has been decided.
     fn note(&mut self, arrival: Arrival, decision: Result<Decision, Unavailable>) {
         if decision.is_ok_and(|decision| decision.code == Code::Ok) {
-            self.tally.admitted += 1;
-            let (from, to) = (at(arrival.at).utc.0, at(self.now).utc.0);
-            self.judges[arrival.key].admit(Admission { from, to, hits: 1 });
-        } else {
-            self.tally.refused += u64::from(self.part == Part::Measured);
+            self.tally.admitted += u64::from(self.is_measured(arrival));
+            let admission = admission(&self.one_for_all[arrival.key].0, arrival.at, self.now, 1);
+            self.admissions[arrival.key].push(admission);
         }
+    }
+
+    const fn is_measured(&self, arrival: Arrival) -> bool {
+        arrival.at >= self.measured_from
     }
 
     /// Takes in what has become of requests that wait at a replica.
@@ -326,8 +334,22 @@ impl Fleet {
     }
 }
 
-fn vec_of<T>(count: usize, make: impl Fn() -> T) -> Vec<T> {
-    (0..count).map(|_| make()).collect()
+/// What may be admitted in an interval: of time in microseconds, or of windows.
+fn allowance(limit: &Limit) -> Allowance {
+    let period = match limit.algorithm() {
+        Algorithm::TokenBucket => limit.period().0,
+        Algorithm::FixedWindow => 1,
+    };
+    Allowance { burst: limit.capacity().into(), amount: limit.amount().into(), period }
+}
+
+/// A token bucket's lies between times, a fixed window's between windows.
+const fn admission(limit: &Limit, arrived: u64, answered: u64, hits: u64) -> Admission {
+    let length = match limit.algorithm() {
+        Algorithm::TokenBucket => 1,
+        Algorithm::FixedWindow => limit.period().0,
+    };
+    Admission { from: at(arrived).utc.0 / length, until: at(answered).utc.0 / length, hits }
 }
 
 /// The limit, for each value of one key.

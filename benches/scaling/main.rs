@@ -8,13 +8,12 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-#[path = "../fixture/busy_times.rs"]
-mod busy_times;
 mod calls;
+#[path = "../../tests/blackbox/replicas/checker.rs"]
+mod checker;
 mod cluster;
 mod drive;
 mod fleet;
-mod judge;
 mod one_redis;
 #[path = "../fixture/pacer.rs"]
 mod pacer;
@@ -22,12 +21,16 @@ mod pacer;
 mod policy;
 #[path = "../fixture/process.rs"]
 mod process;
+#[path = "../fixture/redis_server.rs"]
+mod redis_server;
 #[path = "../fixture/request.rs"]
 mod request;
 mod scenes;
 mod servers;
 mod table;
 mod traffic;
+#[path = "../fixture/usage.rs"]
+mod usage;
 mod work;
 
 use std::time::Duration;
@@ -47,7 +50,7 @@ struct Arguments {
     #[arg(value_parser = PossibleValuesParser::new(PARTS))]
     parts: Vec<String>,
 
-    /// Virtual seconds in which replicas warm up, and in which their calls are counted
+    /// Virtual seconds in which replicas warm up, and the fewest in which their calls are counted
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     virtual_seconds: u64,
 

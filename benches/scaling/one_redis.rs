@@ -24,7 +24,7 @@ const COLUMNS: [&str; 14] = [
     "calls a second",
     "Redis, µs of a core",
     "in the script, µs",
-    "client, µs of a core",
+    "client and benchmark, µs of a core",
     "p50, µs",
     "p99, µs",
     "at half load: Redis, µs of a core",
@@ -93,7 +93,7 @@ async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
         under_way.to_string(),
         whole(busiest.calls_a_second()),
         short(busiest.server_micros()),
-        short(in_script),
+        in_script.map_or_else(String::new, short),
         short(busiest.client_micros()),
         short(busiest.percentile(50.0)),
         short(busiest.percentile(99.0)),
@@ -107,8 +107,8 @@ async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
 /// What one row has taken.
 struct Run {
     busiest: Taken,
-    /// Microseconds a call, as Redis itself counts them.
-    in_script: f64,
+    /// Microseconds a call, as Redis itself counts them; not where there is no script.
+    in_script: Option<f64>,
     /// At half as many calls a second; not where only one is under way.
     half: Option<Taken>,
 }
@@ -130,6 +130,7 @@ impl Run {
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
         let rate = (busiest.calls_a_second() / 2.0) as u64;
+        let in_script = (row.kind != Kind::Ping).then_some(in_script);
         let half = if row.under_way == 1 { None } else { Some(at_a_rate(work, rate, time, &process).await?) };
         Ok(Self { busiest, in_script, half })
     }

@@ -14,6 +14,8 @@ pub(crate) struct Group {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) scenes: Vec<(String, Scene)>,
+    /// The part of the traffic, and of the keys, that is played. Labels tell of the whole.
+    pub(crate) played: f64,
 }
 
 const REPLICAS: [usize; 3] = [1, 4, 16];
@@ -34,7 +36,7 @@ fn traffic() -> Result<Group, BoxError> {
         }
     }
     let title = "Traffic and replicas: one key, a limit by the minute";
-    Ok(Group { name: "traffic", title, scenes: on_all(scenes) })
+    Ok(Group { name: "traffic", title, scenes: on_all(scenes), played: 1.0 })
 }
 
 fn keys() -> Result<Group, BoxError> {
@@ -47,7 +49,7 @@ fn keys() -> Result<Group, BoxError> {
         scenes.push((label(10_000, what), Scene { spread: Spread::Skewed, ..scene }));
     }
     let title = "Keys and replicas: 10,000 decisions a second, limits by the minute";
-    Ok(Group { name: "keys", title, scenes: on_all(scenes) })
+    Ok(Group { name: "keys", title, scenes: on_all(scenes), played: 1.0 })
 }
 
 fn usage() -> Result<Group, BoxError> {
@@ -63,7 +65,7 @@ fn usage() -> Result<Group, BoxError> {
         scenes.push((what.to_owned(), Scene { begins_used_up: room <= 1.0, ..scene }));
     }
     let title = "How much of the limit is used: 1,000 decisions a second on one key, a limit by the minute";
-    Ok(Group { name: "usage", title, scenes: on_all(scenes) })
+    Ok(Group { name: "usage", title, scenes: on_all(scenes), played: 1.0 })
 }
 
 fn units() -> Result<Group, BoxError> {
@@ -78,7 +80,7 @@ fn units() -> Result<Group, BoxError> {
         scenes.push((format!("a fixed window of a minute, {what}"), window));
     }
     let title = "Units: 1,000 decisions a second on one key";
-    Ok(Group { name: "units", title, scenes: on(&REPLICAS[1..], scenes) })
+    Ok(Group { name: "units", title, scenes: on(&REPLICAS[1..], scenes), played: 1.0 })
 }
 
 fn little() -> Result<Group, BoxError> {
@@ -97,7 +99,7 @@ fn little() -> Result<Group, BoxError> {
         scenes.push((what.to_owned(), Scene { limit, ..scene(rate, keys, FAR, unit)? }));
     }
     let title = "Small limits, for which leases do little";
-    Ok(Group { name: "little", title, scenes: on_all(scenes) })
+    Ok(Group { name: "little", title, scenes: on_all(scenes), played: 1.0 })
 }
 
 fn settings() -> Result<Group, BoxError> {
@@ -113,7 +115,7 @@ fn settings() -> Result<Group, BoxError> {
         scenes.push((format!("`--lease-renew-at {percent}`, by the second"), Scene { lease, ..scene }));
     }
     let title = "Lease settings: 1,000 decisions a second on one key, half of the limit";
-    Ok(Group { name: "settings", title, scenes: on(&[4], scenes) })
+    Ok(Group { name: "settings", title, scenes: on(&[4], scenes), played: 1.0 })
 }
 
 /// Keys know nothing of each other, so a hundred times as many keys make a hundred times as many calls.
@@ -134,8 +136,8 @@ fn million() -> Result<Group, BoxError> {
         let label = format!("{} keys, by the {}, {what}", count(100 * keys), unit.name());
         scenes.push((label, Scene { begins_used_up: is_used_up, ..scene(10_000.0, keys, room, unit)? }));
     }
-    let title = "A million decisions a second: a hundredth of the traffic, and of the keys, was played";
-    Ok(Group { name: "million", title, scenes: on(&[4, 8, 16], scenes) })
+    let title = "A million decisions a second: a hundredth was played, with a hundredth of the keys, and multiplied";
+    Ok(Group { name: "million", title, scenes: on(&[4, 8, 16], scenes), played: 0.01 })
 }
 
 /// With so many keys that are asked alike, and limits with room for so many times what each is asked for.

@@ -1,7 +1,6 @@
 //! Redis servers, one or a Cluster, that write nothing to disk.
 
 use std::net::{SocketAddr, TcpListener};
-use std::process::Command;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use redis::FromRedisValue;
 use tempfile::TempDir;
 
 use super::process::{Process, free_address};
+use super::redis_server::start_redis;
 
 /// Primaries of a Cluster.
 pub(crate) const SHARDS: u16 = 3;
@@ -39,19 +39,7 @@ impl Server {
 
     fn start_at(address: SocketAddr, flags: &[&str]) -> Result<Self, BoxError> {
         let folder = TempDir::new()?;
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &address.port().to_string(),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]);
-        command.args(["--io-threads", "1"]).arg("--dir").arg(folder.path()).args(flags);
-        Ok(Self { process: Process::start(&mut command, address)?, address, _folder: folder })
+        Ok(Self { process: start_redis(address, folder.path(), flags)?, address, _folder: folder })
     }
 
     pub(crate) fn url(&self) -> String {

@@ -63,8 +63,8 @@ pub(crate) struct Calls {
 
 struct Bucket {
     name: Arc<str>,
-    /// What is borrowed, and not yet told of.
-    lease: Option<LeaseFact>,
+    /// What is borrowed, and not yet told of: as many as were under way at a time, if all were for this bucket.
+    leases: Vec<LeaseFact>,
 }
 
 impl Calls {
@@ -77,7 +77,7 @@ impl Calls {
         let suffix = comporta::engine::limit_suffix(&limit);
         let bucket = |key| {
             let name = format!("{{bench|user=user-{key:07}}}:{suffix}").into();
-            Arc::new(Mutex::new(Bucket { name, lease: None }))
+            Arc::new(Mutex::new(Bucket { name, leases: Vec::new() }))
         };
         Self { store, kind, limit, buckets: (0..keys).map(bucket).collect(), turn: AtomicUsize::new(0) }
     }
@@ -90,7 +90,7 @@ impl Work for Calls {
         let mut facts = Facts::default();
         let name = {
             let mut bucket = bucket.lock();
-            facts.leased.extend(bucket.lease.take());
+            facts.leased.extend(bucket.leases.pop());
             Arc::clone(&bucket.name)
         };
         let (needed, want) = if self.kind == Kind::Renew { (0, BORROWED) } else { (1, 0) };
@@ -103,7 +103,7 @@ impl Work for Calls {
                 return Err("Redis has refused what is free".into());
             }
             if reply.extra > 0 {
-                bucket.lock().lease = Some(LeaseFact { epoch: reply.epoch, spent: reply.extra, returned: 0 });
+                bucket.lock().leases.push(LeaseFact { epoch: reply.epoch, spent: reply.extra, returned: 0 });
             }
             Ok(())
         })

@@ -45,7 +45,7 @@ pub use loads::{LoadFault, Loads};
 pub use name::{BucketName, NameError, limit_suffix};
 pub use question::Tier;
 pub use state::{BucketReport, BucketState, LeaseState, Presence, StoreState};
-pub use table::{SHARD_BUCKETS, Table};
+pub use table::Table;
 pub use tally::{DomainTallies, Tallies, Tally};
 pub use values::ValueTallies;
 

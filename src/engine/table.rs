@@ -11,7 +11,7 @@ use crate::limit::{Bucket, Limit, Micros, Now};
 /// Buckets a shard holds when the table is as full as it may be. A shard is swept and its idlest bucket looked for
 /// under its lock; with so few buckets that takes a few microseconds. (And 350 ± 5 σ fit a table of 512 places, of which
 /// seven eighths may be taken.)
-pub const SHARD_BUCKETS: usize = 350;
+const SHARD_BUCKETS: usize = 350;
 
 /// All buckets of this process, in shards with a lock each.
 ///
@@ -160,6 +160,12 @@ impl Table {
         self.len.load(Ordering::Relaxed)
     }
 
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
     /// How many buckets had to go because there was no room.
     #[must_use]
     pub fn evicted(&self) -> u64 {
@@ -179,7 +185,7 @@ impl Table {
 
     /// Removes idle buckets from a part of the table: at least one shard, and all in `parts` calls.
     pub(super) fn sweep(&self, now: Now, parts: usize) {
-        let shards = self.shards.len();
+        let shards = self.shards();
         let count = shards.div_ceil(parts.max(1));
         let first = self.next_sweep.fetch_add(count, Ordering::Relaxed);
         for index in first..first + count {
@@ -205,7 +211,7 @@ impl Table {
         // integer generation in an interval", 2019).
         #[expect(clippy::cast_possible_truncation, reason = "below the number of shards, which is a usize")]
         {
-            ((u128::from(key.high) * self.shards.len() as u128) >> 64) as usize
+            ((u128::from(key.high) * self.shards() as u128) >> 64) as usize
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use allocation_counter::measure;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use comporta::clock::Clock;
 use comporta::engine::Engine;
 use comporta::policy::{Defaults, load_texts};
@@ -42,7 +42,9 @@ impl Server {
         let any_port = "127.0.0.1:0";
         let arguments =
             ["comporta", "--grpc-addr", any_port, "--http-addr", any_port, "--admin-addr", any_port, "--policy", "."];
-        let settings = Arguments::parse_from(arguments).settings;
+        // Whoever runs the tests may have settings in the environment.
+        let command = Arguments::command().mut_args(|argument| argument.env(None::<&str>));
+        let settings = Arguments::from_arg_matches(&command.get_matches_from(arguments)).unwrap().settings;
         let runtime = new_runtime();
         let address = runtime.block_on(async {
             let clock = Arc::new(Clock::start());

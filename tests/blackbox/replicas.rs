@@ -9,6 +9,7 @@ mod central;
 mod change;
 mod changed;
 mod checker;
+mod checker_tests;
 mod cluster;
 mod demotion;
 mod fault_table;

@@ -7,8 +7,6 @@
 //! A fixed window is the same with windows in the place of microseconds: from window a to window b at most
 //! amount · (b − a + 1) hits are admitted, that is a burst of one amount and one amount more for each further window.
 
-mod tests;
-
 /// Hits that were admitted at some time between these two, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admission {

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::{Admission, Allowance, Worst, worst_interval};
+use super::checker::{Admission, Allowance, Worst, worst_interval};
 
 /// Five hits at once, and one more each 100 µs.
 const ALLOWANCE: Allowance = Allowance { burst: 5, amount: 10, period: 1000 };

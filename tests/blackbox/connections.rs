@@ -264,16 +264,13 @@ async fn a_client_that_asks_without_a_pause_is_told_to_go_all_the_same() {
 async fn requests_that_are_no_calls_are_bounded_and_counted_too() {
     const PLACES: usize = 1_000;
     let (_setup, comporta) = start([]);
-    let mut health = HealthClient::new(comporta.channel());
+    // The first has as many streams as a connection may have.
+    let (mut watcher, mut health) = (HealthClient::new(comporta.channel()), HealthClient::new(comporta.channel()));
     let mut watching = Vec::new();
-    let mut refusals = Vec::new();
-    while refusals.is_empty() {
-        match health.watch(HealthCheckRequest::default()).await {
-            Ok(watch) => watching.push(watch),
-            Err(refusal) => refusals.push(refusal),
-        }
+    for _ in 0..PLACES {
+        watching.push(watcher.watch(HealthCheckRequest::default()).await.unwrap());
     }
-    assert_eq!(watching.len(), PLACES);
+    let mut refusals = vec![health.check(HealthCheckRequest::default()).await.unwrap_err()];
     assert_eq!(code(&mut comporta.client(), ["k=v"]).await, Code::Ok, "calls are answered");
 
     // One place is free, and then it is not.

@@ -199,7 +199,8 @@ fn healthcheck_looks_at_the_files_that_it_is_given_when_nobody_answers() {
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     };
-    let identity = Authority::new().issue("localhost");
+    let authority = Authority::new();
+    let identity = authority.issue("localhost");
     let told = healthcheck(Path::new("/nowhere/tls.crt"), &identity.key);
     assert!(told.contains("error: --http-tls-cert: /nowhere/tls.crt: No such file"), "{told}");
     let told = healthcheck(&identity.certificate, &identity.key);

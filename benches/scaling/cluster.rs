@@ -8,7 +8,7 @@ use comporta::server::BoxError;
 
 use super::drive::{as_often_as_possible, so_often};
 use super::one_redis::UNDER_WAY;
-use super::servers::{Cluster, Server, store_at};
+use super::servers::{Cluster, Server, stores_at};
 use super::table::{count, print_head, print_row, short, whole};
 use super::work::{Calls, Kind};
 
@@ -46,7 +46,7 @@ async fn measure(
     time: Duration,
 ) -> Result<Vec<String>, BoxError> {
     let processes = servers.iter().map(Server::process).collect::<Result<Vec<_>, _>>()?;
-    let calls = Arc::new(Calls::new(store_at(url).await?, Kind::Ask, Algorithm::TokenBucket, keys));
+    let calls = Arc::new(Calls::new(stores_at(url, 1).await?, Kind::Ask, Algorithm::TokenBucket, keys));
     so_often(&calls, UNDER_WAY, (keys as u64).max(10_000)).await?;
     for server in servers {
         server.command::<()>(&["CONFIG", "RESETSTAT"])?;

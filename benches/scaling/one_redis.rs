@@ -7,7 +7,7 @@ use comporta::limit::Algorithm;
 use comporta::server::BoxError;
 
 use super::drive::{Taken, as_often_as_possible, at_a_rate, so_often};
-use super::servers::{Server, store_at};
+use super::servers::{Server, stores_at};
 use super::table::{count, print_head, print_row, short, whole};
 use super::work::{Calls, Floor, Kind, Work};
 
@@ -16,10 +16,14 @@ pub(crate) const UNDER_WAY: usize = 64;
 
 const WARM_UP: Duration = Duration::from_millis(500);
 
-const COLUMNS: [&str; 14] = [
+/// Replicas that ask at the same time, each on its own connection.
+const REPLICAS: usize = 16;
+
+const COLUMNS: [&str; 15] = [
     "script",
     "question",
     "keys",
+    "connections",
     "under way",
     "calls a second",
     "Redis, µs of a core",
@@ -40,6 +44,7 @@ struct Row {
     algorithm: Option<Algorithm>,
     kind: Kind,
     keys: usize,
+    connections: usize,
     under_way: usize,
 }
 
@@ -48,7 +53,7 @@ pub(crate) async fn print(many_keys: usize, time: Duration) -> Result<(), BoxErr
     println!("\n# One Redis");
     let version = Server::start()?.command::<String>(&["INFO", "server"])?;
     let version = version.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("unknown").to_owned();
-    print_head(&format!("## Calls to one Redis {version}, on one connection, without I/O threads"), &COLUMNS);
+    print_head(&format!("## Calls to one Redis {version}, without I/O threads"), &COLUMNS);
     for row in rows(many_keys) {
         print_row(&measure(row, time).await?);
     }
@@ -60,27 +65,32 @@ pub(crate) async fn print(many_keys: usize, time: Duration) -> Result<(), BoxErr
 }
 
 fn rows(many_keys: usize) -> Vec<Row> {
-    let floor = |kind, under_way| Row { algorithm: None, kind, keys: 1, under_way };
+    let floor = |kind, under_way| Row { algorithm: None, kind, keys: 1, connections: 1, under_way };
     let mut rows = vec![floor(Kind::Ping, 1), floor(Kind::Ping, UNDER_WAY)];
     rows.extend([floor(Kind::Nothing, 1), floor(Kind::Nothing, UNDER_WAY)]);
-    let ours = |algorithm, kind, keys, under_way| Row { algorithm: Some(algorithm), kind, keys, under_way };
+    let ours = |algorithm, kind, keys, under_way| {
+        let algorithm = Some(algorithm);
+        Row { algorithm, kind, keys, connections: 1, under_way }
+    };
     for algorithm in Algorithm::ALL {
         rows.extend(Kind::OURS.map(|kind| ours(algorithm, kind, 1, UNDER_WAY)));
         rows.extend([10_000, many_keys].map(|keys| ours(algorithm, Kind::Ask, keys, UNDER_WAY)));
         rows.push(ours(algorithm, Kind::Renew, 10_000, UNDER_WAY));
     }
-    rows.extend([1, 8, 512].map(|under_way| ours(Algorithm::TokenBucket, Kind::Ask, 10_000, under_way)));
+    let asks = |under_way| ours(Algorithm::TokenBucket, Kind::Ask, 10_000, under_way);
+    rows.extend([1, 8, 512].map(asks));
+    rows.extend([REPLICAS, UNDER_WAY].map(|under_way| Row { connections: REPLICAS, ..asks(under_way) }));
     rows
 }
 
 async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
     let server = Server::start()?;
-    let Row { algorithm, kind, keys, under_way } = row;
+    let Row { algorithm, kind, keys, connections, under_way } = row;
     let run = match (algorithm, kind) {
         (None, Kind::Ping) => Run::of(&server, &Arc::new(Floor::ping(connection(&server).await?)), row, time).await?,
         (None, _) => Run::of(&server, &Arc::new(Floor::script(connection(&server).await?).await?), row, time).await?,
         (Some(algorithm), _) => {
-            let calls = Calls::new(store_at(&server.url()).await?, kind, algorithm, keys);
+            let calls = Calls::new(stores_at(&server.url(), connections).await?, kind, algorithm, keys);
             Run::of(&server, &Arc::new(calls), row, time).await?
         }
     };
@@ -90,6 +100,7 @@ async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
         algorithm.map_or("", Algorithm::name).to_owned(),
         kind.name().to_owned(),
         count(keys),
+        connections.to_string(),
         under_way.to_string(),
         whole(busiest.calls_a_second()),
         short(busiest.server_micros()),
@@ -124,7 +135,7 @@ impl Run {
         let (scripts, in_script) = (counted("cmdstat_evalsha", "calls")?, counted("cmdstat_evalsha", "usec_per_call")?);
         let others = counted("cmdstat_eval", "calls")?;
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-        let (calls, heartbeats) = (busiest.calls as f64, time.as_secs_f64() + 2.0);
+        let (calls, heartbeats) = (busiest.calls as f64, row.connections as f64 * (time.as_secs_f64() + 2.0));
         if row.algorithm.is_some() && ((scripts - calls).abs() > heartbeats || others > 0.0) {
             return Err(format!("{calls} calls made Redis run {scripts} scripts, and {others} by their texts").into());
         }
@@ -146,9 +157,9 @@ async fn weigh(algorithm: Algorithm, keys: usize) -> Result<[String; 4], BoxErro
     let used = || -> Result<f64, BoxError> {
         Ok(server.number("memory", "used_memory")?.ok_or("Redis does not tell what memory it uses")?)
     };
-    let store = store_at(&server.url()).await?;
+    let stores = stores_at(&server.url(), 1).await?;
     let before = used()?;
-    let calls = Arc::new(Calls::new(store, Kind::Renew, algorithm, keys));
+    let calls = Arc::new(Calls::new(stores, Kind::Renew, algorithm, keys));
     so_often(&calls, UNDER_WAY, keys as u64).await?;
     let there: u32 = server.command(&["DBSIZE"])?;
     let bytes = (used()? - before) / f64::from(there);

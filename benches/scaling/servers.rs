@@ -118,14 +118,17 @@ impl Cluster {
     }
 }
 
-/// The store as a replica has it, connected. It is more patient: whoever keeps it busy all the time must wait his turn.
-pub(crate) async fn store_at(url: &str) -> Result<Arc<RedisStore>, BoxError> {
+/// The store as so many replicas have it, each connected. They are more patient: whoever keeps it busy all the time must
+/// wait his turn.
+pub(crate) async fn stores_at(url: &str, replicas: usize) -> Result<Vec<Arc<RedisStore>>, BoxError> {
     let mut settings = RedisSettings::at(RedisAddress::parse(url)?, KeyPrefix::new("comporta:")?);
     settings.timeout = Duration::from_secs(5);
-    let store = RedisStore::start(&settings)?;
-    store.tried().await;
-    store.connected().await;
-    Ok(store)
+    let stores = (0..replicas).map(|_| RedisStore::start(&settings)).collect::<Result<Vec<_>, _>>()?;
+    for store in &stores {
+        store.tried().await;
+        store.connected().await;
+    }
+    Ok(stores)
 }
 
 /// An address that is free for a node, and for what the nodes say to each other.

@@ -52,9 +52,9 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn ask(&self) -> Asking;
 }
 
-/// Calls of our scripts, as a replica sends them: for one bucket after the other.
+/// Calls of our scripts, as replicas send them: for one bucket after the other, and on their connections in turn.
 pub(crate) struct Calls {
-    store: Arc<RedisStore>,
+    stores: Vec<Arc<RedisStore>>,
     kind: Kind,
     limit: Limit,
     buckets: Vec<Arc<Mutex<Bucket>>>,
@@ -68,7 +68,7 @@ struct Bucket {
 }
 
 impl Calls {
-    pub(crate) fn new(store: Arc<RedisStore>, kind: Kind, algorithm: Algorithm, keys: usize) -> Self {
+    pub(crate) fn new(stores: Vec<Arc<RedisStore>>, kind: Kind, algorithm: Algorithm, keys: usize) -> Self {
         let limit = match kind {
             // The first passes.
             Kind::Refused => Limit::per(1, Unit::Year, algorithm),
@@ -79,7 +79,7 @@ impl Calls {
             let name = format!("{{bench|user=user-{key:07}}}:{suffix}").into();
             Arc::new(Mutex::new(Bucket { name, leases: Vec::new() }))
         };
-        Self { store, kind, limit, buckets: (0..keys).map(bucket).collect(), turn: AtomicUsize::new(0) }
+        Self { stores, kind, limit, buckets: (0..keys).map(bucket).collect(), turn: AtomicUsize::new(0) }
     }
 }
 
@@ -95,7 +95,8 @@ impl Work for Calls {
         };
         let (needed, want) = if self.kind == Kind::Renew { (0, BORROWED) } else { (1, 0) };
         let operation = Operation::Acquire { needed, want, facts };
-        let call = self.store.call(&StoreCall { bucket: name, limit: self.limit, operation });
+        let call =
+            self.stores[turn % self.stores.len()].call(&StoreCall { bucket: name, limit: self.limit, operation });
         let may_be_refused = self.kind == Kind::Refused;
         Box::pin(async move {
             let reply = call.await?;

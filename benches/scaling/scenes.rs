@@ -114,10 +114,11 @@ fn settings() -> Result<Group, BoxError> {
         let scene = scene(1_000.0, 1, 2.0, Unit::Second)?;
         scenes.push((format!("`--lease-renew-at {percent}`, by the second"), Scene { lease, ..scene }));
     }
-    for (amount, unit) in [(120_000, Unit::Minute), (7_200_000, Unit::Hour)] {
+    for (what, amount, unit) in
+        [("120,000 a minute", 120_000, Unit::Minute), ("7,200,000 an hour, `burst: 120000`", 7_200_000, Unit::Hour)]
+    {
         let limit = Limit::new(amount, unit, 1, Some(120_000), Algorithm::TokenBucket)?;
-        let label = format!("{} a {}, `burst: 120000`", count(amount as usize), unit.name());
-        scenes.push((label, Scene { limit, ..scene(1_000.0, 1, 2.0, unit)? }));
+        scenes.push((what.to_owned(), Scene { limit, ..scene(1_000.0, 1, 2.0, unit)? }));
     }
     let title = "Lease settings: 1,000 decisions a second on one key, half of the limit";
     Ok(Group { name: "settings", title, scenes: on(&[4], scenes), played: 1.0 })

@@ -12,7 +12,7 @@ use super::servers::{Cluster, Server, stores_at};
 use super::table::{count, print_head, print_row, short, whole};
 use super::work::{Calls, Kind};
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "servers",
     "keys",
     "calls a second",
@@ -23,6 +23,7 @@ const COLUMNS: [&str; 10] = [
     "calls on each, %",
     "redirects",
     "connections to each",
+    "others, cores",
 ];
 
 /// The same calls, to one server and to a Cluster.
@@ -73,6 +74,7 @@ async fn measure(
         parts(&calls_of_each),
         whole(redirects.iter().sum()),
         clients.iter().map(|&clients| whole(clients)).collect::<Vec<_>>().join(", "),
+        short(taken.others),
     ])
 }
 

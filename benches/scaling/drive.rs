@@ -25,7 +25,7 @@ pub(crate) struct Taken {
     pub(crate) latencies: Histogram<u64>,
     /// Seconds of a processor, of all servers together.
     pub(crate) servers: f64,
-    /// Of this process: of the store's client, and of whoever asks it.
+    /// Of this process: of the store's client, and of whoever asks it. At a rate it lacks what a thread took that has ended.
     pub(crate) client: f64,
     /// Processors that had other things to do, on average.
     pub(crate) others: f64,

@@ -1,4 +1,4 @@
-//! Replicas of the real engine with one store, in a time of their own: what a minute of traffic asks of the store.
+//! Replicas of the real engine with one store, in a time of their own: what traffic asks of the store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter;

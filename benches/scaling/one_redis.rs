@@ -19,7 +19,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Replicas that ask at the same time, each on its own connection.
 const REPLICAS: usize = 16;
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "script",
     "question",
     "keys",
@@ -31,6 +31,7 @@ const COLUMNS: [&str; 15] = [
     "client and benchmark, µs of a core",
     "p50, µs",
     "p99, µs",
+    "others, cores",
     "at half load: Redis, µs of a core",
     "p50, µs",
     "p99, µs",
@@ -108,10 +109,11 @@ async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
         short(busiest.client_micros()),
         short(busiest.percentile(50.0)),
         short(busiest.percentile(99.0)),
+        short(busiest.others),
         half(Taken::server_micros),
         half(|half| half.percentile(50.0)),
         half(|half| half.percentile(99.0)),
-        short(busiest.others),
+        half(|half| half.others),
     ])
 }
 

@@ -44,7 +44,7 @@ fn keys() -> Result<Group, BoxError> {
     for keys in [1, 100, 10_000, 100_000] {
         scenes.push((label(keys, "asked alike"), scene(10_000.0, keys, FAR, Unit::Minute)?));
     }
-    for (what, room) in [("skewed, far below their limits", 1_000.0), ("skewed, the busiest far above", 2.0)] {
+    for (what, room) in [("skewed, far below their limits", 100_000.0), ("skewed, the busiest far above", 2.0)] {
         let scene = scene(10_000.0, 10_000, room, Unit::Minute)?;
         scenes.push((label(10_000, what), Scene { spread: Spread::Skewed, ..scene }));
     }
@@ -128,19 +128,20 @@ fn settings() -> Result<Group, BoxError> {
 fn million() -> Result<Group, BoxError> {
     let mut scenes = Vec::new();
     for (keys, unit, room) in [
-        (10, Unit::Second, 2.0),
-        (10, Unit::Minute, 2.0),
         (1_000, Unit::Second, 2.0),
         (1_000, Unit::Minute, 2.0),
-        (1_000, Unit::Hour, 2.0),
-        (1_000, Unit::Minute, 0.5),
-        (10_000, Unit::Minute, 2.0),
-        (10_000, Unit::Hour, 2.0),
+        (100_000, Unit::Second, 2.0),
+        (100_000, Unit::Minute, 2.0),
+        (100_000, Unit::Hour, 2.0),
+        (100_000, Unit::Minute, 0.5),
+        (1_000_000, Unit::Minute, 2.0),
+        (1_000_000, Unit::Hour, 2.0),
     ] {
         let is_used_up = room < 1.0;
         let what = if is_used_up { "all used up, half is refused" } else { "half is used" };
-        let label = format!("{} keys, by the {}, {what}", count(100 * keys), unit.name());
-        scenes.push((label, Scene { begins_used_up: is_used_up, ..scene(10_000.0, keys, room, unit)? }));
+        let label = format!("{} keys, by the {}, {what}", count(keys), unit.name());
+        let scene = scene(10_000.0, keys / 100, room, unit)?;
+        scenes.push((label, Scene { begins_used_up: is_used_up, ..scene }));
     }
     let title = "A million decisions a second: a hundredth was played, with a hundredth of the keys, and multiplied";
     Ok(Group { name: "million", title, scenes: on(&[4, 8, 16], scenes), played: 0.01 })

@@ -14,7 +14,7 @@ use super::process::{Process, free_address};
 use super::redis_server::start_redis;
 
 /// Primaries of a Cluster.
-pub(crate) const SHARDS: u16 = 3;
+const SHARDS: u16 = 3;
 
 const SLOTS: u16 = 16_384;
 

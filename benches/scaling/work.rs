@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Nothing,
     /// Hits for a request that waits.
     Ask,
-    /// Hits ahead of need, and news of as many that were spent.
+    /// Hits ahead of need, and of a token bucket news of as many that were spent.
     Renew,
     /// As `Ask`, of a bucket that is used up.
     Refused,
@@ -98,12 +98,14 @@ impl Work for Calls {
         let call =
             self.stores[turn % self.stores.len()].call(&StoreCall { bucket: name, limit: self.limit, operation });
         let may_be_refused = self.kind == Kind::Refused;
+        let tells_spent = self.limit.algorithm() == Algorithm::TokenBucket;
         Box::pin(async move {
             let reply = call.await?;
             if !reply.granted && !may_be_refused {
                 return Err("Redis has refused what is free".into());
             }
-            if reply.extra > 0 {
+            // Of a fixed window nobody is told what was spent.
+            if reply.extra > 0 && tells_spent {
                 bucket.lock().leases.push(LeaseFact { epoch: reply.epoch, spent: reply.extra, returned: 0 });
             }
             Ok(())

@@ -156,6 +156,14 @@ impl Borrower {
         }
     }
 
+    /// Puts another stand-in in the place of the one that is there, if there is one: into the same memory.
+    pub(super) fn set_fallback(&mut self, fallback: Option<Fallback>) {
+        match (&mut self.fallback, fallback) {
+            (Some(held), Some(fallback)) => **held = fallback,
+            (held, fallback) => *held = fallback.map(Box::new),
+        }
+    }
+
     /// The store answers, and will be asked again: its bucket needs no stand-in, unless that still has something to tell.
     pub(super) fn end_fallback(&mut self, terms: &Terms, now: Now) {
         if self.fallback.as_ref().is_some_and(|fallback| !fallback.is_owing(terms, now)) {

@@ -186,10 +186,7 @@ impl<'p> Trial<'p> {
                 let passes = fallback.apply(check, is_owed, terms, now);
                 self.record = fallback.record();
                 if let Some(borrower) = borrower {
-                    match &mut borrower.fallback {
-                        Some(held) => **held = fallback,
-                        none => *none = Some(Box::new(fallback)),
-                    }
+                    borrower.set_fallback(Some(fallback));
                     self.effect = Effect::Fallback { before };
                 }
                 Verdict::of(passes)
@@ -236,7 +233,7 @@ impl<'p> Trial<'p> {
             }
             Effect::Fallback { before } => {
                 if let Some(borrower) = buckets.get(key).and_then(|slot| slot.borrower.as_mut()) {
-                    borrower.fallback = before.map(Box::new);
+                    borrower.set_fallback(before);
                 }
             }
         }

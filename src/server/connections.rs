@@ -163,11 +163,11 @@ impl Port {
                     Some(_) = connections.join_next() => {}
                     accepted = listener.accept() => match accepted {
                         Ok((stream, peer)) => {
-                            if let Some(place) = Place::take(&port, peer) {
+                            if let Some(admitted) = Admitted::take(&port, peer) {
                                 let attending = attend(Arc::clone(&port), stream, peer, answer.clone(), stop.clone());
                                 connections.spawn(async move {
                                     attending.await;
-                                    drop(place);
+                                    drop(admitted);
                                 });
                             }
                         }
@@ -244,16 +244,16 @@ impl Told {
     }
 }
 
-/// A place among the connections of a port.
-struct Place(Arc<PortCounts>);
+/// A connection that is counted among those of its port, until this is dropped.
+struct Admitted(Arc<PortCounts>);
 
-impl Place {
+impl Admitted {
     fn take(port: &Port, peer: SocketAddr) -> Option<Self> {
-        let place = Self(Arc::clone(&port.counts));
+        let admitted = Self(Arc::clone(&port.counts));
         let most = port.settings.max_connections;
         if port.counts.connections.raise(1) <= u64::from(most) {
             port.counts.connections_accepted.increment();
-            return Some(place);
+            return Some(admitted);
         }
         port.counts.refuse_connection(ConnectionRefusal::Crowded);
         if let Some(passed_over) = port.told.crowd.admit(port.clock.now()) {
@@ -267,7 +267,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admitted {
     fn drop(&mut self) {
         self.0.connections.lower(1);
     }

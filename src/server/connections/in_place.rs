@@ -49,6 +49,7 @@ impl InPlace {
         for _ in 0..ROUNDS {
             let ended = connection.as_mut().poll(&mut Context::from_waker(&self.waker));
             if ended.is_ready() {
+                // What it has begun just now is dropped undecided: nobody is there to be told.
                 return ended;
             }
             if !self.begun.answer() {

@@ -1,8 +1,12 @@
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::sleep;
 
 use super::*;
+use crate::server::sniff::TELLING;
 use crate::settings::ConnectionSettings;
 
 fn settings() -> ConnectionSettings {
@@ -55,4 +59,30 @@ async fn a_head_that_drips_does_not_keep_a_connection() {
         assert!(begin.elapsed() < 2 * HTTP_1_HEAD, "it is kept");
     }
     assert!(begin.elapsed() >= HTTP_1_HEAD, "it had {:?}", begin.elapsed());
+}
+
+/// Takes all that is written and sends nothing, as TLS does whose client does not read.
+struct HoldsBack;
+
+impl AsyncWrite for HoldsBack {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn what_tls_holds_back_is_under_way() {
+    let mut stream = Opened::new(HoldsBack, [0; TELLING], 0);
+    stream.write_all(b"an answer").await.unwrap();
+    assert!(!stream.traffic.seen().is_under_way());
+    let flushed = poll_fn(|context| Poll::Ready(Pin::new(&mut stream).poll_flush(context))).await;
+    assert!(flushed.is_pending() && stream.traffic.seen().is_under_way());
 }

@@ -46,6 +46,11 @@ impl Traffic {
         }
     }
 
+    /// Takes note of what came of trying to send what has been written. Only what TLS holds back waits for that.
+    pub(super) fn note_flush(&self, flushed: &Poll<io::Result<()>>) {
+        self.is_stuck.store(flushed.is_pending(), Ordering::Relaxed);
+    }
+
     /// Takes note of what came of trying to send something.
     pub(super) fn note(&self, written: &Poll<io::Result<usize>>) {
         self.is_stuck.store(written.is_pending(), Ordering::Relaxed);

@@ -19,7 +19,10 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Replicas that ask at the same time, each on its own connection.
 const REPLICAS: usize = 16;
 
-const COLUMNS: [&str; 16] = [
+/// So many calls a second docs/scaling.md plans for.
+const PLANNED: u64 = 5_000;
+
+const COLUMNS: [&str; 20] = [
     "script",
     "question",
     "keys",
@@ -32,7 +35,11 @@ const COLUMNS: [&str; 16] = [
     "p50, µs",
     "p99, µs",
     "others, cores",
-    "at half load: Redis, µs of a core",
+    "at half as many: Redis, µs of a core",
+    "p50, µs",
+    "p99, µs",
+    "others, cores",
+    "at 5,000: Redis, µs of a core",
     "p50, µs",
     "p99, µs",
     "others, cores",
@@ -95,9 +102,8 @@ async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
             Run::of(&server, &Arc::new(calls), row, time).await?
         }
     };
-    let Run { busiest, in_script, half } = run;
-    let half = |figure: fn(&Taken) -> f64| half.as_ref().map_or_else(String::new, |half| short(figure(half)));
-    Ok(vec![
+    let Run { busiest, in_script, at_rates } = run;
+    let mut columns = vec![
         algorithm.map_or("", Algorithm::name).to_owned(),
         kind.name().to_owned(),
         count(keys),
@@ -110,11 +116,13 @@ async fn measure(row: Row, time: Duration) -> Result<Vec<String>, BoxError> {
         short(busiest.percentile(50.0)),
         short(busiest.percentile(99.0)),
         short(busiest.others),
-        half(Taken::server_micros),
-        half(|half| half.percentile(50.0)),
-        half(|half| half.percentile(99.0)),
-        half(|half| half.others),
-    ])
+    ];
+    for taken in at_rates {
+        let figures = [taken.server_micros(), taken.percentile(50.0), taken.percentile(99.0), taken.others];
+        columns.extend(figures.map(short));
+    }
+    columns.resize(COLUMNS.len(), String::new());
+    Ok(columns)
 }
 
 /// What one row has taken.
@@ -122,8 +130,8 @@ struct Run {
     busiest: Taken,
     /// Microseconds a call, as Redis itself counts them; not where there is no script.
     in_script: Option<f64>,
-    /// At half as many calls a second; not where only one is under way.
-    half: Option<Taken>,
+    /// At half as many calls a second, and as many as are planned for; not where only one is under way.
+    at_rates: Vec<Taken>,
 }
 
 impl Run {
@@ -142,10 +150,15 @@ impl Run {
             return Err(format!("{calls} calls made Redis run {scripts} scripts, and {others} by their texts").into());
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
-        let rate = (busiest.calls_a_second() / 2.0) as u64;
+        let half = (busiest.calls_a_second() / 2.0) as u64;
         let in_script = (row.kind != Kind::Ping).then_some(in_script);
-        let half = if row.under_way == 1 { None } else { Some(at_a_rate(work, rate, time, &process).await?) };
-        Ok(Self { busiest, in_script, half })
+        let mut at_rates = Vec::new();
+        if row.under_way > 1 {
+            for rate in [half, PLANNED] {
+                at_rates.push(at_a_rate(work, rate, time, &process).await?);
+            }
+        }
+        Ok(Self { busiest, in_script, at_rates })
     }
 }
 

@@ -15,7 +15,7 @@ use super::BoxError;
 use super::bounds::Unread;
 use crate::telemetry::metrics::{PortCounts, RequestRefusal};
 
-/// How long a request may take to arrive; of one that is a stream, each message.
+/// How long a request may take to arrive; of one that is a stream, each part.
 pub(super) const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// Waits for a request to arrive. Nearly always it has by now, and needs no timer.
@@ -27,7 +27,7 @@ pub(super) async fn in_time<T>(reading: impl Future<Output = Result<T, Unread>>)
     }
 }
 
-/// A body that must arrive in time. gRPC is told when it does not.
+/// A body of which the next part must always arrive in time. gRPC is told when it does not.
 #[derive(Debug)]
 pub(super) struct InTime<B> {
     body: B,

@@ -134,6 +134,9 @@ impl Port {
             .keep_alive_interval(ping)
             .keep_alive_timeout(self.settings.keepalive_timeout)
             .max_concurrent_streams(streams)
+            // Clients give up what takes too long. When we were held up, all that is under way may have been given up before
+            // it is read; by default h2 takes more than 20 of those for an attack, and ends the connection for all the others.
+            .max_pending_accept_reset_streams(usize::try_from(streams).unwrap_or(usize::MAX))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(connection_window);
         if self.spoken.has_http_1 {

@@ -44,8 +44,9 @@ pub fn init(filter: Targets, format: LogFormat) -> WorkerGuard {
     // It is called once.
     let _ = LOST.set(writer.error_counter());
     let lines = fmt::layer().with_writer(writer);
-    // It warns of directories that are gone and need not be given up any more. What matters it returns.
-    let filter = filter.with_target("notify", LevelFilter::ERROR);
+    // The one warns of directories that are gone and need not be given up any more, the other of whatever a client does wrong,
+    // each time. What matters they return.
+    let filter = filter.with_target("notify", LevelFilter::ERROR).with_target("h2", LevelFilter::ERROR);
     match format {
         LogFormat::Text => {
             let lines = lines.with_ansi(io::stderr().is_terminal()).with_target(false);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use rustix::process::Signal;
+use tokio::time::timeout;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
@@ -232,6 +233,29 @@ async fn a_burst_on_one_connection_is_no_attack() {
     for answer in burst {
         assert_eq!(answer.await.unwrap(), Code::Ok);
     }
+    assert_eq!(accepted(&comporta, "grpc"), 1);
+}
+
+/// As when the process was held up for longer than most of its clients wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_were_given_up_before_they_were_read_do_not_end_the_connection() {
+    const GIVEN_UP: usize = 500;
+    let (_setup, comporta) = start([]);
+    let mut client = comporta.client();
+    assert_eq!(code(&mut client, ["k=first"]).await, Code::Ok);
+    comporta.signal(Signal::STOP);
+    let ask_once = || {
+        let mut client = client.clone();
+        async move { code(&mut client, ["k=v"]).await }
+    };
+    let patient = tokio::spawn(ask_once());
+    let hasty: Vec<_> = (0..GIVEN_UP).map(|_| tokio::spawn(timeout(Duration::from_millis(100), ask_once()))).collect();
+    for given_up in hasty {
+        assert!(given_up.await.unwrap().is_err(), "a process that is stopped has answered");
+    }
+    comporta.signal(Signal::CONT);
+    assert_eq!(patient.await.unwrap(), Code::Ok);
+    assert_eq!(code(&mut client, ["k=last"]).await, Code::Ok);
     assert_eq!(accepted(&comporta, "grpc"), 1);
 }
 
